@@ -1,0 +1,315 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	maxDials = 8                      // addresses tried per name
+	stagger  = 300 * time.Millisecond // between them, RFC 8305 §5
+)
+
+// loopbacks is what localhost means, whatever a resolver would say
+// (RFC 6761 §6.3): plain http to it must not leave the machine.
+var loopbacks = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+
+// A dialer opens connections to allowed addresses only.
+type dialer struct {
+	options  Options
+	resolver Resolver
+	tls      *tls.Config
+	guarded  net.Dialer
+	trusted  net.Dialer    // to proxies
+	limit    time.Duration // connectLimit
+
+	mu      sync.Mutex
+	current *generation
+	proxied map[*proxyConn]struct{} // open connections to proxies
+}
+
+// A generation is the dials begun between one close and the next. With one
+// for each, close waits for a group that nothing joins any more.
+type generation struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	dials  sync.WaitGroup
+}
+
+func newGeneration() *generation {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &generation{ctx: ctx, cancel: cancel}
+}
+
+func newDialer(o Options) *dialer {
+	d := &dialer{
+		options:  o,
+		resolver: o.Resolver,
+		limit:    connectLimit,
+		tls: &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			RootCAs:      o.RootCAs,
+			Certificates: o.Certificates,
+			NextProtos:   []string{"http/1.1"},
+			// Connections are short-lived (idleLimit), so a receiver that
+			// hears from us now and then is spared most of the handshake.
+			ClientSessionCache: tls.NewLRUClientSessionCache(256),
+		},
+		current: newGeneration(),
+		proxied: make(map[*proxyConn]struct{}),
+	}
+	if d.resolver == nil {
+		d.resolver = net.DefaultResolver
+	}
+	d.guarded.Control = d.control
+	return d
+}
+
+// dial is the transport's DialContext.
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, done := d.begin(ctx)
+	defer done()
+	conn, err := d.connect(ctx, network, address)
+	if err != nil || proxyFrom(ctx) != nil {
+		return conn, err // what goes through a proxy may become TLS
+	}
+	return &exactConn{Conn: conn}, nil
+}
+
+// dialTLS is the transport's DialTLSContext. It does the handshake itself so
+// that lookup, TCP and TLS share one bound, and a fault of TLS is known as one.
+func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, done := d.begin(ctx)
+	defer done()
+	raw, err := d.connect(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := d.tls.Clone()
+	config.ServerName, _, _ = net.SplitHostPort(address)
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, handshakeError{err}
+	}
+	if proxyFrom(ctx) != nil {
+		return conn, nil
+	}
+	return &exactConn{Conn: conn}, nil
+}
+
+// begin registers a dial and bounds it: in time, and by close.
+func (d *dialer) begin(ctx context.Context) (_ context.Context, done func()) {
+	d.mu.Lock()
+	g := d.current
+	g.dials.Add(1)
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	stop := context.AfterFunc(g.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		g.dials.Done()
+	}
+}
+
+// close ends the dials under way, waits for them, and closes the connections
+// to proxies.
+func (d *dialer) close() {
+	d.mu.Lock()
+	g := d.current
+	d.current = newGeneration()
+	d.mu.Unlock()
+	g.cancel()
+	g.dials.Wait()
+
+	d.mu.Lock()
+	conns := d.proxied
+	d.proxied = make(map[*proxyConn]struct{})
+	d.mu.Unlock()
+	for c := range conns {
+		_ = c.Close()
+	}
+}
+
+func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	if proxyFrom(ctx) != nil {
+		return d.connectProxy(ctx, network, address)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, AddressRefused
+	}
+	addrs, err := d.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	return d.race(ctx, addrs, port)
+}
+
+// resolve returns the addresses of host to try, in that order. One address
+// that is not allowed spoils them all: a name that points inside as well as
+// outside is an attack or a mistake.
+func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	var addrs []netip.Addr
+	if literal, err := netip.ParseAddr(host); err == nil {
+		addrs = []netip.Addr{literal}
+	} else if host == "localhost" {
+		addrs = loopbacks
+	} else if addrs, err = d.lookup(ctx, host); err != nil {
+		return nil, err
+	}
+	for _, addr := range addrs {
+		if !d.options.allowed(addr) {
+			return nil, AddressRefused
+		}
+	}
+	if len(addrs) == 0 {
+		return nil, NameNotFound
+	}
+	return interleave(addrs), nil
+}
+
+func (d *dialer) lookup(ctx context.Context, host string) (addrs []netip.Addr, err error) {
+	defer func() {
+		// The transport looks up on a goroutine of its own, where a panic of
+		// the host's resolver would end the process.
+		if recover() != nil {
+			addrs, err = nil, LookupFailed
+		}
+	}()
+	addrs, err = d.resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, lookupFailure(ctx, err)
+	}
+	return addrs, nil
+}
+
+// interleave puts the families by turns, the first address's family first,
+// drops duplicates and keeps maxDials (RFC 8305 §4).
+func interleave(addrs []netip.Addr) []netip.Addr {
+	var families [2][]netip.Addr
+	seen := make(map[netip.Addr]bool, len(addrs))
+	for _, addr := range addrs {
+		if addr = addr.Unmap(); seen[addr] {
+			continue
+		}
+		seen[addr] = true
+		i := 0
+		if addr.Is4() != addrs[0].Unmap().Is4() {
+			i = 1
+		}
+		families[i] = append(families[i], addr)
+	}
+	mixed := make([]netip.Addr, 0, min(len(seen), maxDials))
+	for i := 0; len(mixed) < cap(mixed); i++ {
+		for _, family := range families {
+			if i < len(family) && len(mixed) < cap(mixed) {
+				mixed = append(mixed, family[i])
+			}
+		}
+	}
+	return mixed
+}
+
+// race connects to the first of addrs that answers. Each starts when the one
+// before it failed or is silent for the stagger, and all share ctx's time. It
+// returns when every one of them has ended; the losers are closed.
+func (d *dialer) race(ctx context.Context, addrs []netip.Addr, port string) (net.Conn, error) {
+	if len(addrs) == 1 {
+		return d.connectTo(ctx, addrs[0], port)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var won net.Conn
+	var first error
+	for next, running := 0, 0; ; {
+		select {
+		case <-timer.C:
+			if won != nil || next == len(addrs) {
+				continue
+			}
+			addr := addrs[next]
+			next++
+			running++
+			go func() {
+				conn, err := d.connectTo(ctx, addr, port)
+				results <- result{conn, err}
+			}()
+			timer.Reset(stagger)
+		case r := <-results:
+			running--
+			switch {
+			case r.err != nil:
+				if first == nil {
+					first = r.err
+				}
+				timer.Reset(0)
+			case won != nil:
+				_ = r.conn.Close()
+			default:
+				won = r.conn
+				cancel()
+			}
+			if running == 0 && won != nil {
+				return won, nil
+			}
+			if running == 0 && (next == len(addrs) || ctx.Err() != nil) {
+				return nil, first
+			}
+		}
+	}
+}
+
+func (d *dialer) connectTo(ctx context.Context, addr netip.Addr, port string) (net.Conn, error) {
+	return d.guarded.DialContext(ctx, "tcp", net.JoinHostPort(addr.String(), port))
+}
+
+// control has the last word on every guarded connection: it sees the very
+// address the kernel is about to connect to.
+func (d *dialer) control(_, address string, _ syscall.RawConn) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil || !d.options.allowed(target.Addr()) {
+		return AddressRefused
+	}
+	return nil
+}
+
+// connectProxy connects to a proxy the host named. Such connections are kept
+// track of, because net/http goes on with them (CONNECT, then TLS) on its own,
+// and close must be able to end that too.
+func (d *dialer) connectProxy(ctx context.Context, network, address string) (net.Conn, error) {
+	raw, err := d.trusted.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	conn := &proxyConn{Conn: raw, dialer: d}
+	d.mu.Lock()
+	d.proxied[conn] = struct{}{}
+	d.mu.Unlock()
+	return conn, nil
+}
+
+type proxyConn struct {
+	net.Conn
+	dialer *dialer
+}
+
+func (c *proxyConn) Close() error {
+	c.dialer.mu.Lock()
+	delete(c.dialer.proxied, c)
+	c.dialer.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,213 @@
+package egress
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"net"
+	"strconv"
+)
+
+// An exactConn gives up its connection when a receiver sends more than one
+// answer to one request: a body after a 204, or bytes beyond Content-Length.
+//
+// net/http returns a connection to its pool before it looks for such bytes. A
+// request that is quick to take the connection gets them as its answer: at
+// best it fails on another's junk, at worst it counts as delivered. Reporting
+// the end of the stream together with the bytes makes net/http drop the
+// connection as soon as the answer is read.
+type exactConn struct {
+	net.Conn
+	framing framing
+}
+
+func (c *exactConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.framing.surplus(p[:n]) && err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// A framing follows answers to POSTs as they stream past, to know where each
+// ends (RFC 9112 §6.3). It judges nothing: what it does not understand it
+// leaves to net/http, and looks no further.
+type framing struct {
+	at    position
+	left  int64  // of a body, or of a chunk with its line end
+	chunk int64  // chunk size so far
+	sized bool   // chunk has a digit
+	head  []byte // of a head that came in pieces
+	blank bool   // the trailer line so far is empty
+}
+
+type position uint8
+
+const (
+	atHead position = iota
+	inBody
+	inChunkSize
+	inChunkLine // behind the size
+	inChunk
+	inTrailer
+	atEnd
+	lost // the answer ends with the connection, or is not understood
+)
+
+// surplus takes the next bytes and reports whether some of them lie behind the
+// end of an answer. Bytes of a later call may be the next answer.
+func (f *framing) surplus(p []byte) bool {
+	if f.at == atEnd && len(p) > 0 {
+		*f = framing{head: f.head[:0]}
+	}
+	for len(p) > 0 {
+		switch f.at {
+		case atHead:
+			p = f.takeHead(p)
+		case inBody, inChunk:
+			n := min(f.left, int64(len(p)))
+			f.left -= n
+			p = p[n:]
+			if f.left == 0 {
+				f.next()
+			}
+		case inChunkSize, inChunkLine, inTrailer:
+			f.takeByte(p[0])
+			p = p[1:]
+		case atEnd:
+			f.at = lost
+			return true
+		case lost:
+			return false
+		}
+	}
+	return false
+}
+
+func (f *framing) next() {
+	if f.at == inBody {
+		f.at = atEnd
+		return
+	}
+	f.at, f.chunk, f.sized = inChunkSize, 0, false
+}
+
+// takeByte reads a chunk's size, the rest of that line, and the trailer.
+func (f *framing) takeByte(b byte) {
+	switch f.at {
+	case inChunkSize:
+		digit := hexDigit(b)
+		switch {
+		case digit >= 0 && f.chunk < 1<<56:
+			f.chunk = f.chunk<<4 | int64(digit)
+			f.sized = true
+		case !f.sized || digit >= 0:
+			f.at = lost
+		default:
+			f.at = inChunkLine
+		}
+	case inChunkLine:
+		switch {
+		case b != '\n':
+		case f.chunk == 0:
+			f.at, f.blank = inTrailer, true
+		default:
+			f.at, f.left = inChunk, f.chunk+2
+		}
+	case inTrailer:
+		switch {
+		case b == '\n' && f.blank:
+			f.at = atEnd
+		case b == '\n':
+			f.blank = true
+		case b != '\r':
+			f.blank = false
+		}
+	}
+}
+
+func hexDigit(b byte) int {
+	switch {
+	case b >= '0' && b <= '9':
+		return int(b - '0')
+	case b|0x20 >= 'a' && b|0x20 <= 'f':
+		return int(b|0x20-'a') + 10
+	}
+	return -1
+}
+
+// takeHead takes up to the end of a head and returns the rest of p.
+func (f *framing) takeHead(p []byte) []byte {
+	head, rest, whole := cutHead(f.head, p)
+	if !whole {
+		if f.head = append(f.head, p...); len(f.head) > headerLimit {
+			f.at, f.head = lost, nil
+		}
+		return nil
+	}
+	f.at, f.left = readHead(head)
+	f.head = f.head[:0]
+	return rest
+}
+
+// cutHead finds the empty line that ends the head which begins with carried
+// and goes on in p.
+func cutHead(carried, p []byte) (head, rest []byte, whole bool) {
+	all := p
+	from := 0
+	if len(carried) > 0 {
+		all = append(carried, p...)
+		from = max(0, len(carried)-2)
+	}
+	for {
+		i := bytes.IndexByte(all[from:], '\n')
+		if i < 0 {
+			return nil, nil, false
+		}
+		from += i + 1
+		for _, end := range [...]string{"\n", "\r\n"} {
+			if bytes.HasPrefix(all[from:], []byte(end)) {
+				n := from + len(end)
+				return all[:n], p[n-len(carried):], true
+			}
+		}
+	}
+}
+
+// readHead returns what follows a head.
+func readHead(head []byte) (at position, left int64) {
+	line, head, _ := bytes.Cut(head, []byte("\n"))
+	version, status, _ := bytes.Cut(line, []byte(" "))
+	status = bytes.TrimLeft(status, " ")
+	if len(version) != len("HTTP/1.1") || len(status) < 3 {
+		return lost, 0
+	}
+	switch code := string(status[:3]); {
+	case code == "101":
+		return lost, 0
+	case code[0] == '1':
+		return atHead, 0
+	case code == "204", code == "304":
+		return atEnd, 0
+	}
+	at = lost
+	for len(head) > 0 && at != inChunkSize {
+		line, head, _ = bytes.Cut(head, []byte("\n"))
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch {
+		case len(name) == len("content-length") && bytes.EqualFold(name, []byte("content-length")):
+			n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
+			if err != nil || n < 0 || n == math.MaxInt64 {
+				return lost, 0
+			}
+			if at, left = inBody, n; n == 0 {
+				at = atEnd
+			}
+		case len(name) == len("transfer-encoding") && bytes.EqualFold(name, []byte("transfer-encoding")):
+			if string(version) >= "HTTP/1.1" { // RFC 9112 §6.1
+				at, left = inChunkSize, 0
+			}
+		}
+	}
+	return at, left
+}
