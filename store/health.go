@@ -26,7 +26,7 @@ type HealthPolicy struct {
 }
 
 // HealthChange reports that an endpoint's health reached a threshold or came
-// back from one.
+// back from one. Stores set EndpointID, WorkspaceID and Revision.
 type HealthChange struct {
 	EndpointID  int64
 	WorkspaceID int64
@@ -34,13 +34,15 @@ type HealthChange struct {
 	Paused      bool // it was paused
 	Recovered   bool // it answered again
 	Health      Health
+	Revision    int64 // of the endpoint; a pause raises it
 }
 
 // Next returns the health after one attempt, and what to report. A failure
 // counts only if its attempt started after the last counted failure was
 // recorded, so that parallel attempts into one outage count once. If nothing
 // changed it returns h. Stores call it for each outcome in order; where the
-// change says Paused they set the endpoint inactive with p.PauseReason.
+// change says Paused they set the endpoint inactive with p.PauseReason and give it
+// a new Revision.
 func (h Health) Next(p HealthPolicy, effect HealthEffect, startedAt, now time.Time) (Health, HealthChange) {
 	var change HealthChange
 	switch effect {

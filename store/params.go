@@ -259,11 +259,11 @@ type MaintainParams struct {
 
 // MaintainResult is what was done.
 type MaintainResult struct {
-	Erased  int  // previous secrets
-	Pruned  int  // deliveries, by age or count
-	Purged  int  // deliveries of deleted endpoints
-	Keys    int  // idempotency keys
-	More    bool // call again: Limit stood in the way
+	Erased int  // previous secrets
+	Pruned int  // deliveries, by age or count
+	Purged int  // deliveries of deleted endpoints
+	Keys   int  // idempotency keys
+	More   bool // call again: Limit stood in the way
 	// NextEnd is the end of the overlap that ends next; zero without one.
 	NextEnd time.Time
 }

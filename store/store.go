@@ -199,7 +199,7 @@ type Store interface {
 	Retry(ctx context.Context, p RetryParams) (Delivery, error)
 
 	// Recover re-queues, as Retry would, up to p.Limit deliveries of one
-	// endpoint that failed (CompletedAt) at or after p.Since and before p.Now,
+	// endpoint that failed (CompletedAt) at or after p.Since and not after p.Now,
 	// oldest first. It returns how many; call it again until that is less than
 	// Limit. An endpoint that is not found is ErrNotFound.
 	Recover(ctx context.Context, p RecoverParams) (int, error)

@@ -1,0 +1,68 @@
+// Package storetest holds the contract of package store as tests. A store that
+// passes them may be given to a Dispatcher:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) store.Store {
+//			st, err := mystore.Open(t.TempDir())
+//			if err != nil {
+//				t.Fatal(err)
+//			}
+//			t.Cleanup(func() { _ = st.Close() })
+//			return st
+//		})
+//	}
+//
+// A case that fails names the promise that broke. Bench measures what a
+// Dispatcher does most.
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/elido-app/webhook/store"
+)
+
+// caseTimeout bounds one case, so that a store which hangs fails it.
+const caseTimeout = time.Minute
+
+// Case is one promise of the contract.
+type Case struct {
+	Name    string
+	Promise string
+	// Check returns an error if st breaks the promise. It wants a store of its
+	// own with nothing in it, and may close it.
+	Check func(ctx context.Context, st store.Store) error
+}
+
+// Cases returns the whole contract, in the order of package store.
+func Cases() []Case {
+	return slices.Concat(
+		createCases, updateCases, rotateCases, deleteCases, isolationCases,
+		publishCases, idempotencyCases, handoffCases,
+		claimCases, leaseCases, nextDueCases,
+		recordCases, healthCases, orderCases, renewCases, probeCases,
+		logCases, retryCases, recoverCases,
+		maintainCases, valueCases, lifecycleCases,
+	)
+}
+
+// Run checks every case as a subtest. For each it calls open, which returns a
+// new, empty store and sees to its end (with t.Cleanup; closing it once more
+// after a case did must do no harm). To run cases side by side, open may call
+// t.Parallel.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	t.Helper()
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			st := open(t)
+			ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+			defer cancel()
+			if err := c.Check(ctx, st); err != nil {
+				t.Errorf("broken promise: %s\n%v", c.Promise, err)
+			}
+		})
+	}
+}

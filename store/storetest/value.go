@@ -1,0 +1,297 @@
+package storetest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/elido-app/webhook/store"
+)
+
+var valueCases = []Case{
+	{
+		"values/instants",
+		"Instants are kept as UTC in whole milliseconds and returned so, and durations in whole microseconds.",
+		check(valueInstants),
+	},
+	{
+		"values/bytes",
+		"Payloads, answers, errors and messages are bytes: NUL and invalid UTF-8 come back as they were.",
+		check(valueBytes),
+	},
+	{
+		"values/text",
+		"Text comes back as it was.",
+		check(valueText),
+	},
+	{
+		"values/copied in",
+		"A caller may change what it passed without the store noticing.",
+		check(valuesCopiedIn),
+	},
+	{
+		"values/copied out",
+		"A caller may change what it was given without the store noticing.",
+		check(valuesCopiedOut),
+	},
+	{
+		"values/large",
+		"A payload of 256 KiB and ids beyond 2^53 come back whole.",
+		check(valueLarge),
+	},
+}
+
+func valueInstants(t *trial) {
+	zone := time.FixedZone("east", 5*3600+1800)
+	fine := func(d time.Duration) time.Time { return at(d + 123_456_789).In(zone) }
+	whole := func(got, given time.Time, what string) {
+		if got.Location() != time.UTC {
+			t.failf("%s is in %v, want UTC", what, got.Location())
+		}
+		if got.Nanosecond()%1e6 != 0 {
+			t.failf("%s is %v, want whole milliseconds", what, got)
+		}
+		if d := given.Sub(got); d <= -time.Millisecond || d >= time.Millisecond {
+			t.failf("%s is %v, was given as %v", what, got, given)
+		}
+	}
+
+	e := draft(home)
+	e.CreatedAt, e.UpdatedAt, e.PreviousUntil = fine(1), fine(2), fine(overlap)
+	e.Health = store.Health{Failures: 1, FailedAt: fine(3), DegradedUntil: fine(time.Hour)}
+	given := e
+	e, err := t.st.CreateEndpoint(t.ctx, store.CreateEndpointParams{
+		Endpoint: e,
+		Seal: func(int64) (store.Secrets, error) {
+			return store.Secrets{Current: sealed("b"), Previous: sealed("a"), PreviousUntil: given.PreviousUntil}, nil
+		},
+	})
+	t.must(err, "CreateEndpoint")
+	for name, e := range map[string]store.Endpoint{"created": e, "read": t.read(e)} {
+		whole(e.CreatedAt, given.CreatedAt, "CreatedAt as "+name)
+		whole(e.UpdatedAt, given.UpdatedAt, "UpdatedAt as "+name)
+		whole(e.PreviousUntil, given.PreviousUntil, "PreviousUntil as "+name)
+		whole(e.Health.FailedAt, given.Health.FailedAt, "FailedAt as "+name)
+		whole(e.Health.DegradedUntil, given.Health.DegradedUntil, "DegradedUntil as "+name)
+	}
+
+	id := t.send(e, 1, fine(0))[0]
+	d := t.delivery(id)
+	whole(d.CreatedAt, fine(0), "CreatedAt of a delivery")
+	whole(d.NextAttemptAt, fine(0), "NextAttemptAt of a delivery")
+	t.same(d.CompletedAt.IsZero(), true, "CompletedAt of a pending delivery is zero")
+
+	l := t.one(t.claim(fine(0)))
+	whole(l.Until, fine(leaseTime), "Until of a lease")
+	whole(l.CreatedAt, fine(0), "CreatedAt of a lease")
+	whole(l.DueAt, fine(0), "DueAt of a lease")
+	whole(l.Target.Secrets.PreviousUntil, given.PreviousUntil, "PreviousUntil of a Target")
+
+	o := again(l, fine(time.Minute))
+	o.Attempt.StartedAt, o.Attempt.Latency = fine(time.Second), 1_234_567_891*time.Nanosecond
+	t.record(fine(2*time.Second), o)
+	d = t.delivery(id)
+	whole(d.NextAttemptAt, fine(time.Minute), "NextAttemptAt after a failed attempt")
+	a := t.attempts(id)[0]
+	whole(a.StartedAt, fine(time.Second), "StartedAt of an attempt")
+	for what, latency := range map[string]time.Duration{"Latency": a.Latency, "LastLatency": d.LastLatency} {
+		if latency%time.Microsecond != 0 || (o.Attempt.Latency-latency).Abs() >= time.Microsecond {
+			t.failf("%s is %d ns, was given as %d ns", what, latency, o.Attempt.Latency)
+		}
+	}
+	whole(t.probe(0).NextDue, fine(time.Minute), "Probe's NextDue")
+	whole(t.claimWith(fine(0), t.lease(fine(0))).NextDue, fine(time.Minute), "Claim's NextDue")
+
+	t.record(fine(time.Hour), delivered(t.one(t.claim(fine(time.Minute)))))
+	d = t.delivery(id)
+	whole(d.CompletedAt, fine(time.Hour), "CompletedAt")
+	t.same(d.NextAttemptAt.IsZero(), true, "NextAttemptAt of a delivered one is zero")
+	whole(t.maintain(store.MaintainParams{Now: fine(0)}).NextEnd, given.PreviousUntil, "NextEnd")
+
+	// An instant in another zone selects the same.
+	filter := store.DeliveryFilter{Since: d.CreatedAt.In(zone), Until: d.CreatedAt.Add(time.Millisecond).In(zone)}
+	t.same(t.list(filter), []int64{id}, "deliveries between instants of another zone")
+}
+
+// raw is what text columns refuse.
+func raw(s string) []byte { return []byte(s + "\x00\xff\xfe\xc3(\x1b[31m\r\n" + "\xed\xa0\x80") }
+
+func valueBytes(t *trial) {
+	e := t.endpoint()
+	ev := t.event(home)
+	ev.EndpointID, ev.Payload = e.ID, raw("payload")
+	id := t.publish(at(0), ev).Receipts[0].DeliveryIDs[0]
+	l := t.one(t.claim(at(0)))
+	t.same(l.Payload, ev.Payload, "Payload of the lease")
+	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: l.Ref(), Error: raw("released")}}), "Release")
+	t.same(t.delivery(id).LastError, raw("released"), "LastError after Release")
+
+	o := again(t.one(t.claim(at(0))), at(0))
+	o.Message = raw("message")
+	o.Attempt.Error, o.Attempt.Response = raw("error"), raw("response")
+	t.record(at(0), o)
+	d := t.delivery(id)
+	t.same(d.Payload, raw("payload"), "Payload")
+	t.same(d.LastError, raw("error"), "LastError")
+	t.same(d.Message, raw("message"), "Message")
+	a := t.attempts(id)[0]
+	t.same(a.Error, raw("error"), "Error of the attempt")
+	t.same(a.Response, raw("response"), "Response of the attempt")
+}
+
+func valueText(t *trial) {
+	const odd = `It's "quoted"; \ % _ -- ? $1 ` + "\n\t日本語 🚀 e\u0301"
+	e := draft(home)
+	e.URL, e.Description, e.PauseReason = "https://example.com/?q="+odd, odd, odd
+	e.Events = []string{"link.created", odd, ""}
+	e.Config, e.Headers = map[string]string{odd: odd, "": ""}, map[string]string{odd: odd}
+	e = t.create(e)
+	want := e
+	want.URL, want.Description, want.PauseReason = "https://example.com/?q="+odd, odd, odd
+	want.Events = []string{"link.created", odd, ""}
+	want.Config, want.Headers = map[string]string{odd: odd, "": ""}, map[string]string{odd: odd}
+	t.same(t.read(e), want, "the endpoint")
+
+	ev := t.event(home)
+	ev.ID, ev.Type, ev.OrderingKey, ev.IdempotencyKey = "evt_"+odd, odd, odd, odd
+	id := t.publish(at(0), ev).Receipts[0].DeliveryIDs[0]
+	d := t.delivery(id)
+	t.same([]string{d.EventID, d.EventType, d.OrderingKey}, []string{ev.ID, odd, odd}, "the delivery's event")
+	t.same(t.list(store.DeliveryFilter{EventID: ev.ID, EventType: odd}), []int64{id}, "deliveries of the event")
+	t.same(t.publish(at(0), ev).Receipts[0].Repeat, true, "Repeat of the key")
+
+	o := delivered(t.one(t.claim(at(0))))
+	o.Attempt.Headers = map[string]string{"X-Odd": odd}
+	t.record(at(0), o)
+	t.same(t.attempts(id)[0].Headers, o.Attempt.Headers, "Headers of the attempt")
+}
+
+func scribble(b []byte) {
+	for i := range b {
+		b[i] = '!'
+	}
+}
+
+func valuesCopiedIn(t *trial) {
+	e := draft(home)
+	e.Events, e.Config, e.Headers = []string{"link.created"}, map[string]string{"a": "b"}, map[string]string{"X-A": "b"}
+	created := t.create(e)
+	want := t.read(created)
+	e.Events[0], e.Config["a"], e.Headers["X-A"] = "!", "!", "!"
+	t.same(t.read(created), want, "the endpoint after what was passed to CreateEndpoint changed")
+
+	e = t.read(created)
+	t.update(e)
+	want = t.read(created)
+	e.Events[0], e.Config["a"], e.Headers["X-A"] = "!", "!", "!"
+	t.same(t.read(created), want, "the endpoint after what was passed to UpdateEndpoint changed")
+
+	ev := t.event(home)
+	ev.Matches, ev.Payload = []string{"link.created"}, []byte("payload")
+	lease := t.lease(at(0))
+	r := t.publishWith(store.PublishParams{Events: []store.NewEvent{ev}, Now: at(0), Handoff: &lease})
+	scribble(ev.Payload)
+	l := t.one(r.Leases)
+	t.same(string(l.Payload), "payload", "the lease after what was passed to Publish changed")
+	t.same(string(t.delivery(l.DeliveryID).Payload), "payload", "the delivery after what was passed to Publish changed")
+
+	reason := []byte("reason")
+	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: l.Ref(), Error: reason}}), "Release")
+	scribble(reason)
+	t.same(string(t.delivery(l.DeliveryID).LastError), "reason", "LastError after what was passed to Release changed")
+
+	o := again(t.one(t.claim(at(0))), at(time.Minute))
+	o.Message, o.Attempt.Error, o.Attempt.Response = []byte("message"), []byte("error"), []byte("response")
+	o.Attempt.Headers = map[string]string{"X-A": "b"}
+	t.record(at(0), o)
+	scribble(o.Message)
+	scribble(o.Attempt.Error)
+	scribble(o.Attempt.Response)
+	o.Attempt.Headers["X-A"] = "!"
+	d, a := t.delivery(l.DeliveryID), t.attempts(l.DeliveryID)[0]
+	t.same([]string{string(d.Message), string(d.LastError), string(a.Error), string(a.Response), a.Headers["X-A"]},
+		[]string{"message", "error", "error", "response", "b"}, "the log after what was passed to Record changed")
+}
+
+func valuesCopiedOut(t *trial) {
+	e := draft(home)
+	e.Config, e.Headers = map[string]string{"a": "b"}, map[string]string{"X-A": "b"}
+	created := t.create(e)
+	want := t.read(created)
+	spoil := func(e store.Endpoint) { e.Events[0], e.Config["a"], e.Headers["X-A"] = "!", "!", "!" }
+	unchanged := func(from string) {
+		t.same(t.read(created), want, "the endpoint after what %s returned changed", from)
+	}
+	spoil(created)
+	unchanged("CreateEndpoint")
+	spoil(t.read(created))
+	unchanged("Endpoint")
+	list, err := t.st.Endpoints(t.ctx, store.EndpointFilter{WorkspaceID: home})
+	t.must(err, "Endpoints")
+	spoil(list[0])
+	unchanged("Endpoints")
+	updated := t.update(t.read(created))
+	want = t.read(created)
+	spoil(updated)
+	unchanged("UpdateEndpoint")
+	rotated := t.rotate(rotation(want, sealed("second"), at(0)))
+	want = t.read(created)
+	spoil(rotated)
+	unchanged("RotateSecret")
+
+	key := t.keyedEvent(home, "k", 1)
+	lease := t.lease(at(0))
+	r := t.publishWith(store.PublishParams{Events: []store.NewEvent{key}, Now: at(0), Handoff: &lease})
+	id := r.Receipts[0].DeliveryIDs[0]
+	r.Receipts[0].DeliveryIDs[0] = -1
+	repeat := t.publish(at(0), key).Receipts[0]
+	t.same(repeat.DeliveryIDs, []int64{id}, "the repeat's receipt after the first one's changed")
+	repeat.DeliveryIDs[0] = -1
+	t.same(t.publish(at(0), key).Receipts[0].DeliveryIDs, []int64{id}, "the next repeat's receipt after the last one's changed")
+
+	handedOff := t.one(r.Leases)
+	t.same(handedOff.Target.Config, want.Config, "Config of the Target")
+	scribble(handedOff.Payload)
+	t.same(t.delivery(id).Payload, key.Payload, "Payload after a handed off lease changed")
+	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: handedOff.Ref()}}), "Release")
+	claimed := t.one(t.claim(at(0)))
+	t.same(claimed.Payload, key.Payload, "Payload of the next lease")
+	scribble(claimed.Payload)
+
+	o := failed(claimed)
+	o.Message, o.Attempt.Error, o.Attempt.Response = []byte("message"), []byte("error"), []byte("response")
+	o.Attempt.Headers = map[string]string{"X-A": "b"}
+	t.record(at(0), o)
+	log, rows := t.delivery(id), t.attempts(id)
+	t.same(log.Payload, key.Payload, "Payload after a claimed lease changed")
+	spoilLog := func(d store.Delivery) {
+		scribble(d.Payload)
+		scribble(d.Message)
+		scribble(d.LastError)
+	}
+	spoilLog(t.delivery(id))
+	found, err := t.st.Deliveries(t.ctx, store.DeliveryFilter{WorkspaceID: home})
+	t.must(err, "Deliveries")
+	spoilLog(found[0])
+	a := t.attempts(id)[0]
+	scribble(a.Error)
+	scribble(a.Response)
+	a.Headers["X-A"] = "!"
+	t.same(t.delivery(id), log, "the delivery after what was read changed")
+	t.same(t.attempts(id), rows, "the attempts after what was read changed")
+	spoilLog(t.retry(id, at(0)))
+	got := t.delivery(id)
+	t.same([]string{string(got.Payload), string(got.Message)}, []string{string(key.Payload), "message"}, "the delivery after what Retry returned changed")
+}
+
+func valueLarge(t *trial) {
+	e := draft(1<<62 + 1)
+	e.ID = 1<<62 + 3
+	e = t.create(e)
+	t.same(t.read(e).ID, int64(1<<62+3), "the id")
+	ev := t.event(e.WorkspaceID)
+	ev.Payload = []byte(strings.Repeat("0123456789abcdef", 16<<10))
+	t.publish(at(0), ev)
+	l := t.one(t.claim(at(0)))
+	t.same(string(l.Payload) == string(ev.Payload), true, "the payload is as published")
+	t.same([]int64{l.WorkspaceID, l.Target.EndpointID}, []int64{1<<62 + 1, 1<<62 + 3}, "ids of the lease")
+}

@@ -1,0 +1,48 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/elido-app/webhook/store"
+)
+
+// selectProbe sees everything as of one moment, being one statement.
+const selectProbe = `SELECT revision,
+	(SELECT min(next_due) FROM webhook_lanes) AS next_due,
+	(SELECT min(lease_until) FROM webhook_deliveries WHERE state = 1) AS lease_end,
+	(SELECT json_group_array(json_array(id, revision)) FROM
+		(SELECT id, revision FROM webhook_endpoints WHERE revision > ?1 AND ?1 <> 0 ORDER BY revision)) AS changed
+	FROM webhook_counter WHERE id = 1`
+
+// Probe implements store.Store.
+func (s *Store) Probe(ctx context.Context, p store.ProbeParams) (store.ProbeResult, error) {
+	var seen struct {
+		Revision int64  `db:"revision"`
+		NextDue  *int64 `db:"next_due"`
+		LeaseEnd *int64 `db:"lease_end"`
+		Changed  string `db:"changed"`
+	}
+	err := s.reading(ctx, "probe", func(db *sqlx.DB) error { return db.GetContext(ctx, &seen, selectProbe, p.Since) })
+	if err != nil {
+		return store.ProbeResult{}, err
+	}
+	next := earliest{}
+	for _, ms := range []*int64{seen.NextDue, seen.LeaseEnd} {
+		if ms != nil {
+			next.add(*ms)
+		}
+	}
+	result := store.ProbeResult{NextDue: next.instant(), Revision: seen.Revision}
+	var changed [][2]int64
+	if err := json.Unmarshal([]byte(seen.Changed), &changed); err != nil {
+		return store.ProbeResult{}, fmt.Errorf("sqlitestore: probe: %w: %w", ErrCorrupt, err)
+	}
+	for _, c := range changed {
+		result.Changed = append(result.Changed, store.EndpointChange{EndpointID: c[0], Revision: c[1]})
+	}
+	return result, nil
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package sqlitestore
+
+import "io/fs"
+
+var errReadOnlyFS = fs.ErrPermission
