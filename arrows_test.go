@@ -1,0 +1,67 @@
+package webhook_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/elido-app/webhook"
+
+// deps lists what packages import, directly or not, outside the standard
+// library.
+func deps(t *testing.T, packages ...string) []string {
+	t.Helper()
+	args := append([]string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, packages...)
+	out, err := exec.Command("go", args...).Output()
+	require.NoError(t, err)
+	return strings.Fields(string(out))
+}
+
+// TestArrowsPointOneWay keeps the layout: who may import whom.
+func TestArrowsPointOneWay(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("needs the go command")
+	}
+	for pkg, allowed := range map[string][]string{
+		"verify":          {"internal/sig"},
+		"internal/sig":    {},
+		"internal/scrub":  {},
+		"internal/egress": {},
+		"internal/queue":  {"store"},
+		"store":           {},
+		"store/storetest": {"store"},
+		"store_memory":    {"store"},
+		"":                {"store", "internal/sig", "internal/scrub", "internal/egress", "internal/queue"},
+	} {
+		own := strings.TrimSuffix(module+"/"+pkg, "/")
+		ok := map[string]bool{own: true}
+		for _, a := range allowed {
+			ok[module+"/"+a] = true
+		}
+		for _, dep := range deps(t, own) {
+			require.True(t, ok[dep], "%s must not import %s", own, dep)
+		}
+	}
+	for _, dep := range deps(t, module+"/store_sqlite") {
+		if strings.HasPrefix(dep, module) {
+			require.Contains(t, []string{module + "/store_sqlite", module + "/store"}, dep)
+		}
+	}
+}
+
+// TestOneTransport: every HTTP transport is made in internal/egress, so that no
+// request can pass the address guard.
+func TestOneTransport(t *testing.T) {
+	out, err := exec.Command("grep", "-rnE", `http\.(Transport\{|DefaultTransport|DefaultClient|Client\{|Get\(|Post\()`,
+		"--include=*.go", "--exclude=*_test.go", "--exclude-dir=examples", "--exclude-dir=bench", ".").CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == 1 {
+		t.Fatal("internal/egress should have matched")
+	}
+	require.NoError(t, err, string(out))
+	for line := range strings.Lines(string(out)) {
+		require.True(t, strings.HasPrefix(line, "./internal/egress/"), line)
+	}
+}

@@ -1,0 +1,284 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/elido-app/webhook/store"
+)
+
+// errTimeLimit is the cause with which an attempt's context ends when the
+// answer's headers, or its body, took too long.
+var errTimeLimit = errors.New("time limit")
+
+// A Flight is one attempt under way.
+type Flight struct {
+	Lease *store.Lease
+
+	q      *Queue
+	item   *item
+	prep   *preparation
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	index  int // in Queue.flights
+
+	started  time.Duration // since the queue's epoch
+	deadline atomic.Int64  // time.Duration since the queue's epoch
+	timer    *time.Timer   // in RunOnce, instead of the deadline
+	begun    bool
+	slow     bool
+}
+
+// Context ends with the attempt's time limit, or when the queue cuts it.
+func (f *Flight) Context() context.Context { return f.ctx }
+
+// Begin says that the request goes out now. A Fence returns only when what was
+// taken from the lane before it has begun.
+func (f *Flight) Begin() {
+	if !f.begun {
+		f.begun = true
+		f.item.lane.starting.leave()
+	}
+}
+
+// Answered says that status and headers are there: from now on the body has
+// its own, shorter time limit.
+func (f *Flight) Answered() {
+	if f.timer != nil {
+		f.timer.Reset(f.q.cfg.BodyTime)
+		return
+	}
+	f.deadline.Store(int64(time.Since(f.q.epoch) + f.q.cfg.BodyTime))
+}
+
+// TimedOut reports whether the attempt ended by its time limit.
+func (f *Flight) TimedOut() bool { return errors.Is(context.Cause(f.ctx), errTimeLimit) }
+
+// Stopped reports whether the attempt was cut by us.
+func (f *Flight) Stopped() bool { return f.ctx.Err() != nil && !f.TimedOut() }
+
+// startGate counts attempts between leaving the lane and going out.
+type startGate struct{ n atomic.Int32 }
+
+func (g *startGate) enter() { g.n.Add(1) }
+func (g *startGate) leave() { g.n.Add(-1) }
+
+// wait returns when all that entered before have left. Between the two lies
+// only the signing, so it polls.
+func (g *startGate) wait() {
+	for g.n.Load() > 0 {
+		time.Sleep(20 * time.Microsecond)
+	}
+}
+
+// worker takes from the lanes until the queue stops or it is not needed.
+func (q *Queue) worker() {
+	defer q.group.Done()
+	var f *Flight
+	var result Result
+	for {
+		if f = q.next(f, &result); f == nil {
+			return
+		}
+		result = q.send(f)
+	}
+}
+
+// send makes the attempt. A panic in it is contained.
+func (q *Queue) send(f *Flight) (result Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.cfg.Logger.Error("webhook: panic in an attempt", "delivery_id", f.Lease.DeliveryID,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			result = Result{Unready: errors.New("the attempt panicked; see the log")}
+		}
+		f.Begin()
+		f.cancel(nil)
+	}()
+	prepared, err := f.prep.get(q.cfg.Sender, f.Lease.Target)
+	if err != nil {
+		return Result{Unready: err}
+	}
+	return q.cfg.Sender.Send(f, prepared)
+}
+
+// next hands in what became of an attempt and waits for another to make.
+func (q *Queue) next(f *Flight, result *Result) *Flight {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if f != nil {
+		q.land(f, result)
+	}
+	for q.state == stateRunning {
+		if f := q.take(); f != nil {
+			q.staff()
+			return f
+		}
+		if q.waiting >= q.cfg.Workers {
+			break
+		}
+		q.waiting++
+		q.work.Wait()
+		q.waiting--
+	}
+	q.workers--
+	return nil
+}
+
+// take starts the next attempt, if there is one and a free worker for it.
+func (q *Queue) take() *Flight {
+	for len(q.flights)-q.slow < q.cfg.Workers {
+		l := q.ready.pop()
+		if l == nil {
+			return nil
+		}
+		it := l.pop()
+		ok := q.startable(it)
+		if ok {
+			l.running++
+		}
+		q.ready.push(l)
+		if ok {
+			return q.launch(it)
+		}
+	}
+	return nil
+}
+
+// startable reports whether a lease may start a request now. If not it is given
+// back, set aside for renewal or, if somebody else has it, dropped.
+func (q *Queue) startable(it *item) bool {
+	if it.lost {
+		q.drop(it)
+		return false
+	}
+	if f, fenced := q.fences[it.lane.endpointID]; fenced && it.lease.Target.Revision < f.revision {
+		q.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
+		return false
+	}
+	if time.Until(it.lease.Until) < q.cfg.Timeout+StartMargin {
+		q.todo.aside = append(q.todo.aside, it)
+		q.poke()
+		return false
+	}
+	return true
+}
+
+func (q *Queue) launch(it *item) *Flight {
+	l := it.lane
+	l.starting.enter()
+	if l.prepared == nil || l.prepared.revision != it.lease.Target.Revision {
+		l.prepared = &preparation{revision: it.lease.Target.Revision}
+	}
+	f := &Flight{Lease: it.lease, q: q, item: it, prep: l.prepared, index: len(q.flights), started: time.Since(q.epoch)}
+	f.ctx, f.cancel = context.WithCancelCause(context.Background())
+	f.deadline.Store(int64(f.started + q.cfg.Timeout))
+	q.flights = append(q.flights, f)
+	if len(q.flights) == 1 {
+		select {
+		case q.watch <- struct{}{}:
+		default:
+		}
+	}
+	return f
+}
+
+// land takes in the result of an attempt.
+func (q *Queue) land(f *Flight, r *Result) {
+	last := len(q.flights) - 1
+	q.flights[f.index] = q.flights[last]
+	q.flights[f.index].index = f.index
+	q.flights[last] = nil
+	q.flights = q.flights[:last]
+	if f.slow {
+		q.slow--
+	}
+	l := f.item.lane
+	l.running--
+	switch {
+	case r.Interrupted || r.Unready != nil:
+		q.giveBack(f.item, *q.returned(f, r))
+	default:
+		l.answered(r, r.Outcome.Attempt.Latency)
+		r.Outcome.DeliveryID, r.Outcome.EndpointID, r.Outcome.Token = f.Lease.DeliveryID, l.endpointID, f.Lease.Token
+		q.todo.outcomes = append(q.todo.outcomes, r.Outcome)
+		q.todo.finished = append(q.todo.finished, f.item)
+		q.poke()
+	}
+	q.ready.push(l)
+	q.staff()
+}
+
+func (q *Queue) giveBack(it *item, r store.Release) {
+	q.todo.releases = append(q.todo.releases, r)
+	q.todo.returned = append(q.todo.returned, it)
+	q.poke()
+}
+
+// staff wakes or starts one worker if there is work for another. That one does
+// the same once it has taken its own.
+func (q *Queue) staff() {
+	ready := len(q.ready.lanes) > q.ready.head
+	if q.state != stateRunning || !ready || len(q.flights)-q.slow >= q.cfg.Workers {
+		return
+	}
+	if q.waiting > 0 {
+		q.work.Signal()
+	} else if q.spare() == 0 {
+		q.workers++
+		q.group.Add(1)
+		go q.worker()
+	}
+}
+
+// spare is how many workers are not in an attempt.
+func (q *Queue) spare() int { return q.workers - len(q.flights) }
+
+// watcher enforces time limits and moves slow attempts aside. One goroutine
+// that looks at all attempts 40 times a second, and sleeps while there are
+// none, costs less than a timer for each.
+func (q *Queue) watcher(done <-chan struct{}) {
+	defer q.group.Done()
+	ticker := time.NewTicker(SlowAfter / 10)
+	defer ticker.Stop()
+	for {
+		if !q.look() {
+			ticker.Stop()
+			select {
+			case <-q.watch:
+			case <-done:
+				return
+			}
+			ticker.Reset(SlowAfter / 10)
+		}
+		select {
+		case <-ticker.C:
+		case <-done:
+			return
+		}
+	}
+}
+
+// look goes over the running attempts and reports whether there are any.
+func (q *Queue) look() bool {
+	now := time.Since(q.epoch)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, f := range q.flights {
+		if now >= time.Duration(f.deadline.Load()) {
+			f.cancel(errTimeLimit)
+		}
+		if !f.slow && now-f.started >= SlowAfter && q.slow < q.cfg.Slow {
+			f.slow = true
+			q.slow++
+			l := f.item.lane
+			l.limit = max(1, min(l.limit, l.running))
+		}
+	}
+	q.staff()
+	return len(q.flights) > 0
+}

@@ -1,0 +1,176 @@
+package queue
+
+import (
+	"sync"
+	"time"
+
+	"github.com/elido-app/webhook/store"
+)
+
+// A lane holds what is leased for one endpoint, and knows how many requests
+// the endpoint can take at once: one to begin with, more with each answer, no
+// more than are open while one of them goes unanswered, and one again after a
+// time limit passed.
+type lane struct {
+	endpointID int64
+	bound      int     // most attempts at once
+	limit      int     // attempts at once now, 1 to bound
+	hung       bool    // an attempt timed out and none succeeded since
+	fast       bool    // the last answer came within SlowAfter
+	waiting    []*item // in due order; head is the index of the first
+	head       int
+	running    int  // attempts
+	held       int  // leases: waiting, running, or not recorded yet
+	more       bool // the store has more that is due than the lane had room for
+	queued     bool // it is in the ring
+	idleSince  time.Time
+	starting   startGate
+	prepared   *preparation
+}
+
+// An item is one lease in a lane.
+type item struct {
+	lease *store.Lease
+	lane  *lane
+	lost  bool // the lease is somebody else's by now
+}
+
+// depth is how many leases the lane may hold: what can run at once and, where
+// the receiver is quick, as much again as passes while the store commits.
+func (l *lane) depth() int {
+	if l.fast && !l.hung {
+		return 4 * l.bound
+	}
+	return l.bound
+}
+
+func (l *lane) room() int { return max(0, l.depth()-l.held) }
+
+func (l *lane) startable() bool { return l.head < len(l.waiting) && l.running < l.limit }
+
+func (l *lane) push(it *item) {
+	if l.head > 64 && 2*l.head > len(l.waiting) {
+		l.waiting = append(l.waiting[:0], l.waiting[l.head:]...)
+		l.head = 0
+	}
+	l.waiting = append(l.waiting, it)
+}
+
+func (l *lane) pop() *item {
+	it := l.waiting[l.head]
+	l.waiting[l.head] = nil
+	l.head++
+	if l.head == len(l.waiting) {
+		l.waiting, l.head = l.waiting[:0], 0
+	}
+	return it
+}
+
+// drain empties the lane of what waits.
+func (l *lane) drain() []*item {
+	rest := append([]*item(nil), l.waiting[l.head:]...)
+	clear(l.waiting)
+	l.waiting, l.head = l.waiting[:0], 0
+	return rest
+}
+
+// answered adapts the limit to what an attempt came to.
+func (l *lane) answered(r *Result, latency time.Duration) {
+	switch {
+	case r.TimedOut:
+		l.limit, l.hung, l.fast = 1, true, false
+	case l.hung && r.Outcome.Status != store.StatusDelivered:
+	case r.Outcome.Attempt.Status == 0: // nobody answered: learn nothing
+	default:
+		l.hung = false
+		l.fast = latency < SlowAfter
+		if l.fast {
+			l.limit = min(l.bound, 2*l.limit)
+		} else {
+			l.limit = min(l.bound, l.limit+1)
+		}
+	}
+}
+
+// A preparation is what Sender.Prepare made of one revision of a target, once.
+type preparation struct {
+	revision int64
+	once     sync.Once
+	value    any
+	err      error
+}
+
+func (p *preparation) get(s Sender, t *store.Target) (any, error) {
+	p.once.Do(func() { p.value, p.err = s.Prepare(t) })
+	return p.value, p.err
+}
+
+// ring is a queue of lanes. Each lane is in it at most once.
+type ring struct {
+	lanes []*lane
+	head  int
+}
+
+func (r *ring) push(l *lane) {
+	if l.queued || !l.startable() {
+		return
+	}
+	l.queued = true
+	if r.head > 64 && 2*r.head > len(r.lanes) {
+		r.lanes = append(r.lanes[:0], r.lanes[r.head:]...)
+		r.head = 0
+	}
+	r.lanes = append(r.lanes, l)
+}
+
+// pop returns the next lane that can start something, or nil.
+func (r *ring) pop() *lane {
+	for r.head < len(r.lanes) {
+		l := r.lanes[r.head]
+		r.lanes[r.head] = nil
+		r.head++
+		if r.head == len(r.lanes) {
+			r.lanes, r.head = r.lanes[:0], 0
+		}
+		l.queued = false
+		if l.startable() {
+			return l
+		}
+	}
+	return nil
+}
+
+// lane returns the lane of a target, new if need be.
+func (q *Queue) lane(t *store.Target) *lane {
+	l := q.lanes[t.EndpointID]
+	if l == nil {
+		l = &lane{endpointID: t.EndpointID, limit: 1}
+		q.lanes[t.EndpointID] = l
+	}
+	l.bound = q.cfg.PerEndpoint
+	if t.MaxInFlight > 0 {
+		l.bound = t.MaxInFlight
+	}
+	l.limit = min(l.limit, l.bound)
+	return l
+}
+
+// forget drops lanes that have had nothing to do for a while. Those are kept a
+// moment since they remember how their receiver behaves.
+func (q *Queue) forget(now time.Time) {
+	for id, l := range q.lanes {
+		switch {
+		case l.held > 0 || l.more:
+			l.idleSince = time.Time{}
+		case l.idleSince.IsZero():
+			l.idleSince = now
+		case now.Sub(l.idleSince) > time.Minute && (!l.hung || now.Sub(l.idleSince) > time.Hour):
+			delete(q.lanes, id)
+		}
+	}
+	for id, f := range q.fences {
+		if now.After(f.until) {
+			delete(q.fences, id)
+		}
+	}
+}
