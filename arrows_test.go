@@ -55,11 +55,9 @@ func TestArrowsPointOneWay(t *testing.T) {
 // TestOneTransport: every HTTP transport is made in internal/egress, so that no
 // request can pass the address guard.
 func TestOneTransport(t *testing.T) {
+	// grep fails if it finds nothing, and it should find internal/egress.
 	out, err := exec.Command("grep", "-rnE", `http\.(Transport\{|DefaultTransport|DefaultClient|Client\{|Get\(|Post\()`,
 		"--include=*.go", "--exclude=*_test.go", "--exclude-dir=examples", "--exclude-dir=bench", ".").CombinedOutput()
-	if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == 1 {
-		t.Fatal("internal/egress should have matched")
-	}
 	require.NoError(t, err, string(out))
 	for line := range strings.Lines(string(out)) {
 		require.True(t, strings.HasPrefix(line, "./internal/egress/"), line)

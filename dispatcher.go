@@ -42,7 +42,7 @@ func New(st store.Store, config Config) (*Dispatcher, error) {
 	if d.keys, err = config.Keys.open(); err != nil {
 		return nil, err
 	}
-	if d.client, err = egress.New(config.Egress.options(config.MaxInFlight)); err != nil {
+	if d.client, err = egress.New(config.Egress.options(config.Workers)); err != nil {
 		return nil, &InvalidError{Field: "Egress", Rule: err.Error()}
 	}
 	d.queue = queue.New(queue.Config{

@@ -230,7 +230,7 @@ func (d *Dispatcher) checkEndpoint(e *Endpoint) error {
 }
 
 func (d *Dispatcher) egressOptions() egress.Options {
-	return d.config.Egress.options(d.config.MaxInFlight)
+	return d.config.Egress.options(d.config.Workers)
 }
 
 // invalid is the error of a rule that another package checked.

@@ -36,13 +36,7 @@ var (
 // Prepare implements queue.Sender.
 func (s *sender) Prepare(t *store.Target) (any, error) {
 	r := &route{previousUntil: t.Secrets.PreviousUntil, fixed: make(http.Header), logged: make(map[string]string)}
-	checked, err := egress.CheckURL(t.URL, s.egressOptions())
-	if err == nil {
-		r.url, err = url.Parse(checked)
-	}
-	if err != nil {
-		// It was saved under other rules. No repeat can help.
-		r.refused = "the endpoint's URL is refused: " + err.Error()
+	if r.url, r.refused = s.parseURL(t.URL); r.refused != "" {
 		return r, nil
 	}
 	current, err := s.keys.unseal(t.Secrets.Current, sealSecret, t.WorkspaceID, t.EndpointID)
@@ -67,6 +61,19 @@ func (s *sender) Prepare(t *store.Target) (any, error) {
 	r.fixed["Content-Type"], r.logged["Content-Type"] = contentType, contentType[0]
 	r.fixed["User-Agent"], r.logged["User-Agent"] = userAgent, userAgent[0]
 	return r, nil
+}
+
+// parseURL returns the URL to request, or why that can never be: it was saved
+// under other rules than are in force now.
+func (s *sender) parseURL(raw string) (u *url.URL, refused string) {
+	checked, err := egress.CheckURL(raw, s.egressOptions())
+	if err != nil {
+		return nil, "the endpoint's URL is refused: " + err.Error()
+	}
+	if u, err = url.Parse(checked); err != nil {
+		return nil, "the endpoint's URL does not parse" // the error would quote it
+	}
+	return u, ""
 }
 
 // private reports whether a header's value is kept out of the log.

@@ -188,7 +188,6 @@ func (s *Store) Retry(ctx context.Context, p store.RetryParams) (store.Delivery,
 func (s *Store) requeue(d *delivery, budget int, now int64) {
 	s.unfinish(d)
 	d.status, d.attempts, d.interruptions, d.budget, d.due = store.StatusPending, 0, 0, budget, now
-	d.endpoint.lapse(now) // a lease that ran out holds its key no longer
 	d.endpoint.enqueue(d)
 	s.schedule(d.endpoint)
 }

@@ -67,9 +67,13 @@ func (c *connection) prepare(q *query) (*prepared, error) {
 	return p, nil
 }
 
+// forever is the context of the driver's statements. For one that can end the
+// driver starts a goroutine each time, and to interrupt a statement would roll
+// the whole transaction back.
+var forever = context.Background()
+
 // run implements runner. Every statement goes through the driver's Query, which
-// binds and steps in one crossing to C; the context is one that never ends, as
-// the driver starts a goroutine for any other.
+// binds and steps in one crossing to C.
 func (c *connection) run(q *query, each func(row), args ...driver.Value) (err error) {
 	p := c.prepared[q]
 	if p == nil {
@@ -83,7 +87,7 @@ func (c *connection) run(q *query, each func(row), args ...driver.Value) (err er
 	for i, v := range args {
 		p.args[i].Value = v
 	}
-	rows, err := p.stmt.QueryContext(context.Background(), p.args)
+	rows, err := p.stmt.QueryContext(forever, p.args)
 	for i := range p.args {
 		p.args[i].Value = nil
 	}

@@ -180,7 +180,7 @@ func inspect(ctx context.Context, path string) error {
 		return fmt.Errorf("%w: it is no regular file", ErrNotDatabase)
 	}
 	// SQLite gives the files it makes beside this one the same rights.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the host's
 	if denied(err) {
 		return fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
@@ -280,7 +280,7 @@ func (o Options) adopt(ctx context.Context, db *sql.DB) (*Store, error) {
 		return nil, err
 	}
 	connect := func() (*connection, error) {
-		bounded, cancel := context.WithTimeout(context.Background(), patience)
+		bounded, cancel := context.WithTimeout(forever, patience)
 		defer cancel()
 		conn, err := borrow(bounded, db)
 		if err != nil {

@@ -192,15 +192,16 @@ func (rec *recording) health(e *endpoint, policy *store.HealthPolicy, o *store.O
 		e.health = health
 		tx.counter.epoch++
 	}
+	change.EndpointID, change.WorkspaceID, change.Revision = e.id, e.workspaceID, e.target.Revision
 	if change.Paused {
-		if err := tx.run(updatePaused, nil, policy.PauseReason, tx.revise(), e.id); err != nil {
+		change.Revision = tx.revise()
+		if err := tx.run(updatePaused, nil, policy.PauseReason, change.Revision, e.id); err != nil {
 			return err
 		}
 		tx.endpoints.forget()
 		tx.ready(e.id)
 	}
 	if change.Degraded || change.Paused || change.Recovered {
-		change.EndpointID, change.WorkspaceID = e.id, e.workspaceID
 		rec.result.Changes = append(rec.result.Changes, change)
 	}
 	return nil

@@ -54,6 +54,12 @@ const (
 	withdrawn // its call gave up before the writer came to it
 )
 
+// begin reports whether the operation is to be run (again), and that its call
+// cannot withdraw it any more.
+func (o *operation) begin() bool {
+	return o.state.CompareAndSwap(waiting, underWay) || o.state.Load() == underWay
+}
+
 func (o *operation) end(err error) {
 	o.err = err
 	close(o.done)
@@ -177,24 +183,25 @@ func (w *writer) pending() bool {
 	return len(kept) > 0 && !w.closed
 }
 
-// take returns the operations to share the next commit, and marks them as
-// under way.
+// take returns the operations to share the next commit.
 func (w *writer) take() []*operation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var batch []*operation
 	weight, n := 0, 0
 	for _, o := range w.queue {
-		if n > 0 && weight+o.weight > maxBatch {
-			break
-		}
-		n++
-		if o.state.CompareAndSwap(waiting, underWay) {
+		if o.state.Load() == waiting {
+			if weight > 0 && weight+o.weight > maxBatch {
+				break
+			}
 			batch = append(batch, o)
 			weight += o.weight
 		}
+		n++
 	}
-	w.queue = append(w.queue[:0], w.queue[n:]...)
+	rest := copy(w.queue, w.queue[n:])
+	clear(w.queue[rest:])
+	w.queue = w.queue[:rest]
 	return batch
 }
 
@@ -255,6 +262,9 @@ func (w *writer) attempt(batch []*operation) (refusals []error, err error) {
 	}
 	refusals = make([]error, len(batch))
 	for i, o := range batch {
+		if !o.begin() {
+			continue
+		}
 		before := tx.writes
 		refusals[i] = protect(func() error { return o.work(tx) })
 		if tx.fault != nil {

@@ -184,6 +184,10 @@ func TestRequestLooksAtHeadersFirst(t *testing.T) {
 	_, err := v.Request(post(signV1(secret, stamp(0), body), iotest.ErrReader(broken)))
 	require.ErrorIs(t, err, broken)
 	require.Equal(t, http.StatusBadRequest, verify.StatusCode(err))
+	r := post(signV1(secret, stamp(0), body), iotest.ErrReader(broken))
+	r.ContentLength = 1<<20 + 1
+	_, err = v.Request(r)
+	require.ErrorIs(t, err, verify.ErrBodyTooLarge, "the length that is announced")
 	_, err = new(verify.Verifier).Request(post(signV1(secret, stamp(0), body), iotest.ErrReader(broken)))
 	require.ErrorIs(t, err, verify.ErrNoSecret)
 }

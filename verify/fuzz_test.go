@@ -207,6 +207,7 @@ func FuzzVerify(f *testing.F) {
 func FuzzHeaders(f *testing.F) {
 	f.Add("t=1790068442,v1=00,v1=", "v1,AAAA v1,", "v1=0")
 	f.Add(strings.Repeat("v1=0,", 20), strings.Repeat(" ", 20), "v1="+strings.Repeat("0", 64))
+	f.Add("t=1790068442,v1="+strings.Repeat("0", 64)+",v1=", "v1,"+strings.Repeat("A", 43)+"=", "v2=")
 	f.Add("t=1790068442,v1="+strings.Repeat("0", 64), "v1,"+strings.Repeat("A", 43)+"=", "v2=")
 	f.Fuzz(func(t *testing.T, timed, standard, v1 string) {
 		h := http.Header{

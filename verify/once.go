@@ -126,9 +126,13 @@ func (o Once) First(ctx context.Context, ev Event) (first bool, err error) {
 		return false, missing(sig.HeaderDelivery)
 	}
 	key, token := deliveryKey(ev), rand.Text()
-	holder, err := o.Seen.Hold(ctx, key, token, o.ttl())
-	if err != nil || holder != token {
+	switch holder, err := o.Seen.Hold(ctx, key, token, o.ttl()); {
+	case err != nil:
 		return false, err
+	case holder == handled:
+		return false, nil
+	case holder != token: // by a process that still uses Handler
+		return false, ErrInProgress
 	}
 	if err := o.bind(ctx, ev); err != nil {
 		return false, err

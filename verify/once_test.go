@@ -76,14 +76,20 @@ type receiver struct {
 	handler http.Handler
 	calls   atomic.Int32
 	next    func(ev verify.Event) error
-	last    error
+
+	mu   sync.Mutex
+	last error
 }
 
 func newReceiver(t *testing.T, once verify.Once, secrets ...string) *receiver {
 	t.Helper()
 	r := &receiver{next: func(verify.Event) error { return nil }}
 	v := newVerifier(t, secrets...)
-	v.OnError = func(_ *http.Request, err error) { r.last = err }
+	v.OnError = func(_ *http.Request, err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.last = err
+	}
 	r.handler = v.Handler(once.Handler(func(_ context.Context, ev verify.Event) error {
 		r.calls.Add(1)
 		return r.next(ev)
@@ -296,10 +302,57 @@ func TestOnceRemembersAfterTheSenderHungUp(t *testing.T) {
 	})
 }
 
-// brokenSeen fails where it is told to.
+// A signature that covers the delivery id needs no remembering, and a handled
+// delivery no freeing.
+func TestOnceAsksForNoMoreThanItNeeds(t *testing.T) {
+	memory := &verify.Memory{}
+	var frees int
+	r := newReceiver(t, verify.Once{Seen: brokenSeen{Seen: memory, frees: &frees}}, secret)
+	require.Equal(t, 200, r.post(signStandard(secret, stamp(0), body), body))
+	require.Equal(t, 1, memory.Len())
+	require.Equal(t, 200, r.post(with(signV1(secret, stamp(0), body), "X-Webhook-Delivery", "55121"), body))
+	require.Equal(t, 3, memory.Len())
+	require.Zero(t, frees)
+}
+
+// Receivers may change from Handler to First and back while deliveries come.
+func TestOnceHandlerAndFirstTogether(t *testing.T) {
+	eachSeen(t, func(t *testing.T, seen verify.Seen) {
+		once := verify.Once{Seen: seen}
+		event := func(id string) verify.Event { return verify.Event{DeliveryID: id} }
+		calls := 0
+		handle := once.Handler(func(ctx context.Context, ev verify.Event) error {
+			calls++
+			first, err := once.First(ctx, ev)
+			require.ErrorIs(t, err, verify.ErrInProgress)
+			require.False(t, first)
+			return nil
+		})
+		require.NoError(t, handle(t.Context(), event("1")))
+		first, err := once.First(t.Context(), event("1"))
+		require.NoError(t, err)
+		require.False(t, first)
+
+		first, err = once.First(t.Context(), event("2"))
+		require.NoError(t, err)
+		require.True(t, first)
+		require.NoError(t, handle(t.Context(), event("2")))
+		require.Equal(t, 1, calls)
+	})
+}
+
+// brokenSeen fails where it is told to, and counts.
 type brokenSeen struct {
 	verify.Seen
 	hold, set error
+	frees     *int
+}
+
+func (b brokenSeen) Free(ctx context.Context, key, holder string) error {
+	if b.frees != nil {
+		*b.frees++
+	}
+	return b.Seen.Free(ctx, key, holder)
 }
 
 func (b brokenSeen) Hold(ctx context.Context, key, holder string, d time.Duration) (string, error) {
@@ -318,12 +371,15 @@ func (b brokenSeen) Set(ctx context.Context, key, holder string, d time.Duration
 
 func TestOnceWithABrokenSeen(t *testing.T) {
 	down := errors.New("database is down")
-	r := newReceiver(t, verify.Once{Seen: brokenSeen{&verify.Memory{}, down, nil}}, secret)
+	r := newReceiver(t, verify.Once{Seen: brokenSeen{Seen: &verify.Memory{}, hold: down}}, secret)
 	require.Equal(t, 500, r.post(signV1(secret, stamp(0), body), body))
 	require.ErrorIs(t, r.last, down)
 	require.Zero(t, r.calls.Load(), "not handled unfiltered")
 
-	r = newReceiver(t, verify.Once{Seen: brokenSeen{&verify.Memory{}, nil, down}}, secret)
+	r = newReceiver(t, verify.Once{Seen: brokenSeen{Seen: &verify.Memory{}, set: down}}, secret)
 	require.Equal(t, 500, r.post(signV1(secret, stamp(0), body), body))
 	require.ErrorIs(t, r.last, down)
+
+	_, err := verify.Once{Seen: brokenSeen{Seen: &verify.Memory{}, hold: down}}.First(t.Context(), verify.Event{DeliveryID: "1"})
+	require.ErrorIs(t, err, down)
 }

@@ -153,6 +153,8 @@ func TestAccepted(t *testing.T) {
 		{"standard, no delivery header", without(std, "X-Webhook-Delivery")},
 		{"all three in an overlap", with(merge(v1, timed, std), "X-Elido-Signature-Previous", wrong,
 			"Elido-Signature", "t="+ts+","+right+","+wrong, "webhook-signature", stdRight+" "+stdWrong)},
+		{"8 signatures, the alias being none of its own", with(merge(v1, timed),
+			"Elido-Signature", "t="+ts+strings.Repeat(","+wrong, 7))},
 		{"v1 beside a wrong timed", merge(v1, signTimed(third, ts, body))},
 		{"v1 beside a stale timed", merge(v1, signTimed(secret, stamp(-1000), body))},
 		{"v1 beside a malformed standard", with(v1, "webhook-signature", "?")},

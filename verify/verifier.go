@@ -33,8 +33,8 @@ type Verifier struct {
 	Schemes Scheme
 
 	// OnError, if set, is told of every request that the handler made by
-	// [Verifier.Handler] answers with an error. It is called before the
-	// answer is written.
+	// [Verifier.Handler] answers with an error, except those that are no POST.
+	// It is called before the answer is written, by many goroutines at once.
 	OnError func(*http.Request, error)
 
 	keys []key

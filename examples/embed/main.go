@@ -27,15 +27,20 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	listener, err := net.Listen("tcp", "127.0.0.1:8080")
+	err := listenAndRun(ctx)
+	stop()
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Print("listening on http://", listener.Addr())
-	if err := run(ctx, listener, "embed.db", webhook.Config{}); err != nil {
-		log.Fatal(err)
+}
+
+func listenAndRun(ctx context.Context) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:8080")
+	if err != nil {
+		return err
 	}
+	log.Print("listening on http://", listener.Addr())
+	return run(ctx, listener, "embed.db", webhook.Config{})
 }
 
 // run serves the API and delivers webhooks until ctx is cancelled.
@@ -119,7 +124,7 @@ func (a *api) insertLink(ctx context.Context, l *link) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+	defer tx.Rollback() // after a commit it does nothing
 	if err := tx.QueryRowContext(ctx, `INSERT INTO links (workspace_id, slug, destination_url) VALUES (?, ?, ?) RETURNING id`,
 		l.WorkspaceID, l.Slug, l.DestinationURL).Scan(&l.ID); err != nil {
 		return err

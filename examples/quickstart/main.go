@@ -28,8 +28,9 @@ const workspace = 42
 
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := run(ctx); err != nil {
+	err := run(ctx)
+	cancel()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "\nFAILED:", err)
 		os.Exit(1)
 	}
@@ -67,15 +68,8 @@ func run(ctx context.Context) (err error) {
 	say("%s", path)
 
 	step("Start two receivers and create an endpoint for each")
-	shop, err := startReceiver()
-	if err != nil {
-		return err
-	}
+	shop, audit := startReceiver(), startReceiver()
 	defer shop.Close()
-	audit, err := startReceiver()
-	if err != nil {
-		return err
-	}
 	defer audit.Close()
 	shopEndpoint, secret, err := d.CreateEndpoint(ctx, webhook.EndpointParams{
 		WorkspaceID: workspace, URL: shop.URL, Events: []string{"link.*"}, Description: "shop",
@@ -155,7 +149,7 @@ func run(ctx context.Context) (err error) {
 	if _, err = d.Publish(ctx, webhook.Event{Type: "link.updated", WorkspaceID: workspace, Data: link}); err != nil {
 		return err
 	}
-	if got, err = shop.next(ctx); err != nil {
+	if _, err = shop.next(ctx); err != nil {
 		return err
 	}
 	say("the old secret signs too, in X-Elido-Signature-Previous, until %s", shopEndpoint.PreviousUntil.Format(time.DateTime))

@@ -97,9 +97,9 @@ func claimDue(t *trial) {
 func claimOrderWithin(t *trial) {
 	e := t.endpoint()
 	sent := t.send(e, 6, at(0))
-	due := []time.Duration{3, 1, 2, 1, 3, 1}
+	due := []int{3, 1, 2, 1, 3, 1}
 	for i, l := range t.claim(at(0)) {
-		t.record(at(0), again(l, at(due[i]*time.Minute)))
+		t.record(at(0), again(l, at(time.Duration(due[i])*time.Minute)))
 	}
 	sent = append(sent, t.send(e, 1, at(2*time.Minute))...)
 	want := []int64{sent[1], sent[3], sent[5], sent[2], sent[6], sent[0], sent[4]}

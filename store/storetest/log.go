@@ -176,6 +176,16 @@ func logPages(t *trial) {
 		f.Offset = plenty
 		t.same(t.list(f), []int64(nil), "an offset past the end, of %+v", f)
 	}
+
+	// A cursor and Until both bound the list, whichever is the earlier.
+	all := t.list(store.DeliveryFilter{})
+	first, old := t.delivery(all[0]), t.delivery(all[len(all)-2])
+	f := store.DeliveryFilter{Until: at(time.Minute)}
+	want := t.list(f)
+	f.Before = store.Position{CreatedAt: first.CreatedAt, DeliveryID: first.ID}
+	t.same(t.list(f), want, "deliveries after a cursor that is after Until")
+	f.Before = store.Position{CreatedAt: old.CreatedAt, DeliveryID: old.ID}
+	t.same(t.list(f), all[len(all)-1:], "deliveries after a cursor that is before Until")
 }
 
 func logCursorHolds(t *trial) {

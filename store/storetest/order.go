@@ -168,6 +168,13 @@ func orderLate(t *trial) {
 	t.claimWith(at(time.Hour), none)
 	t.record(at(time.Hour), delivered(l))
 	t.same(t.turns(at(time.Hour)), sent[1:], "the order afterwards")
+
+	// A late outcome of one that had to give way frees nothing.
+	sent = t.spent(e, 3)
+	l = t.one(t.claim(at(0)))
+	t.retry(sent[0], l.Until)
+	t.record(l.Until, delivered(l))
+	t.same(t.turns(l.Until), []int64{sent[0], sent[2]}, "the order after a late outcome of one that gave way")
 }
 
 // spent sends n deliveries of one key, of which the first has failed.

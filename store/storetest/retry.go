@@ -165,7 +165,16 @@ func recoverRange(t *trial) {
 	want.LastStatus, want.LastLatency, want.LastError = got.LastStatus, got.LastLatency, got.LastError
 	t.same(got, want, "a recovered delivery")
 	t.same(t.recover(e, minute(1), minute(3), plenty), 0, "how many were recovered a second time")
-	t.same(ids(t.claim(minute(10))), failures[1:4], "claimed afterwards")
+	leases := t.claim(minute(10))
+	t.same(ids(leases), failures[1:4], "claimed afterwards")
+
+	// Of what failed once, only what failed last counts.
+	t.retry(failures[0], minute(10))
+	t.same(t.recover(e, minute(0), minute(3), plenty), 0, "how many were recovered beside a manual retry")
+	for _, l := range append(leases, t.claim(minute(10))...) {
+		t.record(minute(11), delivered(l))
+	}
+	t.same(t.recover(e, minute(0), minute(60), plenty), 1, "how many were recovered after all but one were delivered")
 }
 
 func recoverBatches(t *trial) {

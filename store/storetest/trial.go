@@ -40,17 +40,21 @@ type broken struct{ err error }
 // check turns a story into the Check of a Case.
 func check(story func(t *trial)) func(context.Context, store.Store) error {
 	return func(ctx context.Context, st store.Store) (err error) {
-		defer func() {
-			switch found := recover().(type) {
-			case nil:
-			case broken:
-				err = found.err
-			default: // a store that panics, or answers with less than a case counts on
-				err = fmt.Errorf("panic: %v\n%s", found, debug.Stack())
-			}
-		}()
+		defer rescue(&err)
 		story(&trial{ctx: ctx, st: st})
 		return nil
+	}
+}
+
+// rescue turns a panic into an error: what failf found, or the panic of a
+// store, or of a case that was answered with less than it counts on.
+func rescue(err *error) {
+	switch found := recover().(type) {
+	case nil:
+	case broken:
+		*err = found.err
+	default:
+		*err = fmt.Errorf("panic: %v\n%s", found, debug.Stack())
 	}
 }
 
@@ -94,6 +98,7 @@ func together(n int, f func(i int) error) []error {
 	for i := range n {
 		all.Go(func() {
 			<-start
+			defer rescue(&errs[i])
 			errs[i] = f(i)
 		})
 	}

@@ -1,0 +1,187 @@
+package sqlitestore
+
+import (
+	"database/sql/driver"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/elido-app/webhook/store"
+)
+
+// plan returns how SQLite would run a statement.
+func plan(t testing.TB, st *Store, statement string) string {
+	t.Helper()
+	var lines []string
+	require.NoError(t, st.writer.do(t.Context(), 1, func(*transaction) error {
+		lines = nil
+		q := &query{"EXPLAIN QUERY PLAN " + statement}
+		p, err := st.writer.conn.prepare(q)
+		if err != nil {
+			return err
+		}
+		return st.writer.conn.run(q, func(r row) { lines = append(lines, text(r[3])) }, make([]driver.Value, len(p.args))...)
+	}), statement)
+	return strings.Join(lines, "\n")
+}
+
+func list(f store.DeliveryFilter) string {
+	statement, _ := listing(f)
+	return statement
+}
+
+// No statement looks through rows that it does not need: each finds its rows
+// in an index or by their id.
+func TestNoStatementScans(t *testing.T) {
+	st := openNew(t)
+	page := store.DeliveryFilter{WorkspaceID: 1, EndpointID: 2, Limit: 100}
+	failed, kind, deep, event := page, page, page, page
+	failed.Status, kind.EventType, event.EventID = store.StatusFailed, "link.created", "evt_1"
+	deep.Before = store.Position{CreatedAt: time.UnixMilli(5), DeliveryID: 6}
+	deep.Since, deep.Until = time.UnixMilli(1), time.UnixMilli(9)
+
+	const deliveries = "SEARCH webhook_deliveries USING COVERING INDEX webhook_deliveries_"
+	for _, test := range []struct {
+		name, statement, want string
+	}{
+		{"key", selectKey.sql, "SEARCH webhook_idempotency USING PRIMARY KEY (workspace_id=? AND key=?)"},
+		{"matching", selectMatching.sql, "SEARCH webhook_subscriptions USING PRIMARY KEY (workspace_id=? AND entry=?)"},
+		{"target", selectTarget.sql, "SEARCH webhook_endpoints USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"due", selectDue.sql, deliveries + "ready (endpoint_id=? AND state=? AND due_at<?)"},
+		{"first due", selectFirstDue.sql, deliveries + "ready (endpoint_id=? AND state=?)"},
+		{"lanes", selectLanes.sql, "SEARCH webhook_lanes USING COVERING INDEX webhook_lanes_due"},
+		{"claim", selectClaim.sql, "SEARCH d USING INDEX webhook_deliveries_ready (endpoint_id=? AND state=? AND due_at<?)"},
+		{"claimed event", selectClaim.sql, "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"run out", selectRunOut.sql, "SEARCH webhook_deliveries USING INDEX webhook_deliveries_leased (state=? AND lease_until<?)"},
+		{"lease ends", selectLeaseEnds.sql, deliveries + "leased (state=? AND lease_until>?)"},
+		{"held", selectHeld.sql, "SEARCH webhook_deliveries USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"recorded", updateRecorded.sql, "SEARCH webhook_deliveries USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"pending of a key", selectPendingOfKey.sql, deliveries + "keyed (endpoint_id=? AND ordering_key=? AND state<?)"},
+		{"head of a key", selectHead.sql, deliveries + "keyed (endpoint_id=? AND ordering_key=? AND state<?)"},
+		{"first blocked of a key", selectFirstBlocked.sql, "SEARCH webhook_deliveries USING INDEX webhook_deliveries_keyed (endpoint_id=? AND ordering_key=? AND state=?)"},
+		{"failed", selectFailed.sql, "SEARCH webhook_deliveries USING INDEX webhook_deliveries_failed (endpoint_id=? AND completed_at>? AND completed_at<?)"},
+		{"revoked", updateRevoked.sql, "SEARCH webhook_deliveries USING INDEX webhook_deliveries_leased (state=? AND lease_until>?)"},
+		{"probe", selectProbe, deliveries + "leased (state=?)"},
+		{"probe's lanes", selectProbe, "SEARCH webhook_lanes USING COVERING INDEX webhook_lanes_due"},
+		{"probe's changes", selectProbe, "SEARCH webhook_endpoints USING COVERING INDEX webhook_endpoints_revision (revision>?)"},
+		{"page", list(page), "SEARCH d USING COVERING INDEX webhook_deliveries_log (endpoint_id=?)"},
+		{"deep page", list(deep), "SEARCH d USING COVERING INDEX webhook_deliveries_log (endpoint_id=? AND created_at>? AND created_at<?)"},
+		{"page of a type", list(kind), "SEARCH d USING INDEX webhook_deliveries_log (endpoint_id=?)"},
+		{"page of failed", list(failed), "webhook_deliveries_failed_log (endpoint_id=?)"},
+		{"page of an event", list(event), "SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
+		{"page of a workspace", list(store.DeliveryFilter{WorkspaceID: 1}), "SEARCH p USING COVERING INDEX webhook_endpoints_workspace (workspace_id=?)"},
+		{"attempts", selectAttempts, "SEARCH a USING PRIMARY KEY (delivery_id=?)"},
+		{"ended overlaps", selectEnded, "webhook_endpoints_overlap (previous_until>? AND previous_until<?)"},
+		{"rows of an endpoint", selectRows, deliveries + "log (endpoint_id=?)"},
+		{"old", selectOld, deliveries + "completed (completed_at>? AND completed_at<?)"},
+		{"surplus", selectSurplus, "SEARCH webhook_deliveries USING INDEX webhook_deliveries_log (endpoint_id=?)"},
+		{"old keys", selectOldKeys, "SEARCH webhook_idempotency USING COVERING INDEX webhook_idempotency_age (created_at<?)"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := plan(t, st, test.statement)
+			require.Contains(t, got, test.want)
+			require.NotRegexp(t, regexp.MustCompile(`SCAN (webhook_\w+|[dea])\b`), got)
+			if !strings.Contains(test.name, "page") && test.name != "matching" {
+				require.NotContains(t, got, "TEMP B-TREE", "rows come out of the index in order")
+			}
+		})
+	}
+}
+
+// counting counts the rows that statements give.
+type counting struct {
+	runner
+	statements, rows int
+}
+
+func (c *counting) run(q *query, each func(row), args ...driver.Value) error {
+	c.statements++
+	return c.runner.run(q, func(r row) {
+		c.rows++
+		if each != nil {
+			each(r)
+		}
+	}, args...)
+}
+
+// What a claim costs does not depend on how much waits where it has nothing to
+// take. With the plans above, counting statements and rows says it all.
+func TestAClaimCostsTheSameAtAnyBacklog(t *testing.T) {
+	st := openNew(t)
+	saturated, paused, future, healthy := createEndpoint(t, st), createEndpoint(t, st), createEndpoint(t, st), createEndpoint(t, st)
+	send := func(e store.Endpoint, n int, now time.Time) {
+		p := events(now.String(), n)
+		p.Now = now
+		for i := range p.Events {
+			p.Events[i].ID += e.URL + string(rune('a'+e.ID)) + now.String()
+			p.Events[i].EndpointID = e.ID
+		}
+		_, err := st.Publish(t.Context(), p)
+		require.NoError(t, err)
+	}
+	now := time.UnixMilli(5000)
+	cost := func() (statements, rows int) {
+		var c counting
+		require.NoError(t, st.writer.do(t.Context(), 1, func(tx *transaction) error {
+			c = counting{runner: tx.runner}
+			tx.runner = &c
+			r, err := tx.claim(store.ClaimParams{Now: now, LeaseParams: store.LeaseParams{
+				Token: 1, Until: now.Add(time.Minute),
+				Room: store.Room{Limit: 100, PerEndpoint: 8, Endpoints: map[int64]int{saturated.ID: 0}},
+			}})
+			require.Len(t, r.Leases, 1)
+			return err
+		}))
+		return c.statements, c.rows
+	}
+	backlog := func(n int, at time.Time) {
+		for range n / 1000 {
+			send(saturated, 1000, at)
+			send(paused, 1000, at)
+			send(future, 1000, now.Add(time.Hour).Add(at.Sub(now)))
+			at = at.Add(time.Millisecond)
+		}
+	}
+	for _, e := range []store.Endpoint{saturated, paused, future} {
+		send(e, 1, now.Add(-time.Second))
+	}
+	send(future, 0, now)
+	pause := paused
+	pause.Active = false
+	send(healthy, 1, now)
+	// The paused endpoint's backlog came before its pause.
+	statements, rows := 0, 0
+	for round, n := range []int{0, 3000} {
+		if round == 1 {
+			e, err := st.Endpoint(t.Context(), 1, paused.ID)
+			require.NoError(t, err)
+			e.Active = true
+			_, err = st.UpdateEndpoint(t.Context(), e, nil)
+			require.NoError(t, err)
+			backlog(n, now.Add(-time.Second))
+			send(healthy, 1, now.Add(time.Millisecond))
+			now = now.Add(time.Millisecond)
+		}
+		e, err := st.Endpoint(t.Context(), 1, paused.ID)
+		require.NoError(t, err)
+		e.Active = false
+		_, err = st.UpdateEndpoint(t.Context(), e, nil)
+		require.NoError(t, err)
+		// What future has due now goes first.
+		r, err := st.Claim(t.Context(), store.ClaimParams{Now: now, LeaseParams: store.LeaseParams{
+			Token: 9, Until: now.Add(time.Minute),
+			Room: store.Room{Limit: 10, Endpoints: map[int64]int{future.ID: 10}},
+		}})
+		require.NoError(t, err)
+		_ = r
+		s, n := cost()
+		if round == 0 {
+			statements, rows = s, n
+			continue
+		}
+		require.Equal(t, []int{statements, rows}, []int{s, n}, "statements and rows of a claim")
+	}
+}
