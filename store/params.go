@@ -86,6 +86,7 @@ type CreateEndpointParams struct {
 	// Seal returns the secret material for the endpoint with this id. It is
 	// fast, does not call the store, and may be called again if the store has
 	// to begin anew.
+	// Its Secrets.PreviousUntil is the Endpoint's.
 	Seal func(id int64) (Secrets, error)
 }
 
@@ -117,9 +118,9 @@ type ClaimParams struct {
 type ClaimResult struct {
 	Leases []Lease
 	// NextDue is a lower bound for when another claim could give something: the
-	// earliest due time or end of lease among what was left, not counting
-	// endpoints whose room was taken. At or before Now if only Limit stood in
-	// the way; zero if nothing is left.
+	// earliest due time or end of lease among what was left, not counting the
+	// leases this call gave, endpoints whose room was taken, and paused ones. At
+	// or before Now if only Limit stood in the way; zero if nothing is left.
 	NextDue time.Time
 }
 
@@ -205,7 +206,8 @@ type EndpointChange struct {
 	Revision   int64
 }
 
-// DeliveryFilter selects deliveries of one workspace. Zero fields do not filter.
+// DeliveryFilter selects deliveries of one workspace. Zero fields do not filter;
+// a Limit that is not positive is none.
 type DeliveryFilter struct {
 	WorkspaceID int64
 	EndpointID  int64

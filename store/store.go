@@ -81,9 +81,10 @@ type Publisher interface {
 	//
 	// Deliveries are due at Now. One with an ordering key, while an earlier
 	// delivery of that key to that endpoint is pending, is blocked: it becomes
-	// due when all earlier ones are delivered or failed. "Earlier" is the
-	// order of delivery ids, which is the order in which publishes completed
-	// and, within one, of Events.
+	// due, at its own due time, when all earlier ones are delivered or failed.
+	// "Earlier" is the order of delivery ids, which is the order in which
+	// publishes completed and, within one, of Events. Ids are positive and
+	// never used twice.
 	//
 	// An event whose idempotency key the workspace used before, here or
 	// earlier in Events, stores nothing: its receipt is the first one's, with
@@ -141,7 +142,8 @@ type Store interface {
 	// Claim leases due deliveries to the caller: pending ones, due at or
 	// before p.Now, not blocked, not leased, of active endpoints. A lease that
 	// ran out (Until at or before Now) is no lease: its delivery counts one
-	// interruption more and is due again, after RetakeDelay of that count.
+	// interruption more and is due again, RetakeDelay of that count after the
+	// lease ended.
 	//
 	// Between endpoints, the one with the earliest due delivery comes first;
 	// within one, deliveries come in order of due time, then of id. p.Room
@@ -150,23 +152,25 @@ type Store interface {
 	// only future work.
 	//
 	// No delivery is under two leases at any instant, however many callers
-	// claim at once.
+	// claim at once. A Target may carry a previous secret whose overlap is over,
+	// until Maintain erases it: the caller looks at PreviousUntil.
 	Claim(ctx context.Context, p ClaimParams) (ClaimResult, error)
 
 	// Record writes outcomes of attempts. Each takes effect only if its Token
 	// still holds the delivery's lease (run out or not, as long as nobody took
 	// the delivery since); otherwise its DeliveryID is in Stale and nothing of
 	// it is written. What is written, together: the attempt row; the delivery's
-	// status, counts and last result, interruptions back to zero, the lease
-	// gone; the endpoint's health if p.Health is set and it changes; and, when
-	// the delivery is no longer pending, the next of its ordering key is
-	// unblocked.
+	// status, counts and last result, CompletedAt p.Now unless it is pending,
+	// interruptions back to zero, the lease gone; the endpoint's health if
+	// p.Health is set and it changes; and, when the delivery is no longer
+	// pending, the next of its ordering key is unblocked.
 	//
 	// With p.Claim set it then claims, as Claim would, in the same unit.
 	Record(ctx context.Context, p RecordParams) (RecordResult, error)
 
-	// Renew makes leases last until the given instant. Those that the token
-	// no longer holds are returned as lost, and not changed.
+	// Renew makes leases last until the given instant, also those that ran out
+	// if nobody took the delivery since. Those that the token no longer holds
+	// are returned as lost, and not changed.
 	Renew(ctx context.Context, leases []LeaseRef, until time.Time) (lost []int64, err error)
 
 	// Release gives leases back: the delivery is pending and unleased, no
@@ -195,7 +199,7 @@ type Store interface {
 	// pending one returns ErrPending, so of many callers at once one succeeds.
 	// With an ordering key it goes before the later pending ones of its key:
 	// one of them that is due but not leased waits again; one that is leased
-	// goes first.
+	// goes first, and if it comes back pending it waits as well.
 	Retry(ctx context.Context, p RetryParams) (Delivery, error)
 
 	// Recover re-queues, as Retry would, up to p.Limit deliveries of one
@@ -205,12 +209,14 @@ type Store interface {
 	Recover(ctx context.Context, p RecoverParams) (int, error)
 
 	// Maintain does housekeeping, at most about p.Limit rows a call: it erases
-	// previous secrets whose overlap has ended, removes the rows of deleted
+	// previous secrets whose overlap has ended (which raises the endpoint's
+	// Revision), removes the rows of deleted
 	// endpoints, prunes the log and forgets idempotency keys. A pending
 	// delivery of a live endpoint is never removed. With nothing to do it
 	// writes nothing.
 	Maintain(ctx context.Context, p MaintainParams) (MaintainResult, error)
 
-	// Close ends what the store started. Calls after it return ErrClosed.
+	// Close ends what the store started. Calls after it, another Close
+	// included, return ErrClosed.
 	Close() error
 }

@@ -28,13 +28,13 @@ func listing(f store.DeliveryFilter) (string, []any) {
 	if f.EventID != "" {
 		args = append([]any{f.EventID, f.WorkspaceID}, args...)
 		if f.EndpointID != 0 {
-			where += ` AND d.endpoint_id = ?`
+			where += ` AND +d.endpoint_id = ?` // with a plus, so that it is not looked up by this
 			args = append(args, f.EndpointID)
 		}
 		return `SELECT ` + deliveryColumns + `
 			FROM webhook_events e
 			CROSS JOIN webhook_deliveries d ON d.id >= e.first_delivery AND d.id < e.first_delivery + e.deliveries
-			JOIN webhook_endpoints p ON p.id = d.endpoint_id AND p.deleted_at IS NULL
+			CROSS JOIN webhook_endpoints p ON p.id = d.endpoint_id AND p.deleted_at IS NULL
 			WHERE e.id = ? AND e.workspace_id = ?` + where + newestFirst + ` LIMIT ? OFFSET ?`,
 			append(args, limit(f.Limit), int64(f.Offset))
 	}

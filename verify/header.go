@@ -121,7 +121,7 @@ func (c *claims) readElidoV1(h http.Header, at clock) *refusal {
 	if len(current) > 0 && len(alias) > 0 && alias[0] == current[0] {
 		alias = nil // the same candidate
 	}
-	cl := claim{scheme: ElidoV1, from: c.used}
+	cl := c.begin(ElidoV1)
 	if r := cmp.Or(
 		c.readVersion1(sig.HeaderSignature, current), c.readVersion1(sig.HeaderSignatureAlias, alias),
 		c.readVersion1(sig.HeaderSignaturePrevious, previous),
@@ -160,7 +160,7 @@ func (c *claims) readElidoTimed(h http.Header, at clock) *refusal {
 	if r := single(sig.HeaderTimed, lines); r != nil {
 		return r
 	}
-	cl := claim{scheme: ElidoTimed, from: c.used}
+	cl := c.begin(ElidoTimed)
 	var timestamp string
 	var timed bool
 	var bad *refusal
@@ -209,7 +209,7 @@ func (c *claims) readStandard(h http.Header, at clock) *refusal {
 	); r != nil {
 		return r
 	}
-	cl := claim{scheme: StandardWebhooks, from: c.used}
+	cl := c.begin(StandardWebhooks)
 	var bad *refusal
 	for rest, more := lines[0], true; more; {
 		var item string
@@ -244,9 +244,16 @@ func (c *claims) readStandard(h http.Header, at clock) *refusal {
 	return c.add(cl, timestamp[0], sig.HeaderStandardTimestamp, sig.HeaderStandardSignature, at)
 }
 
-// add completes a claim whose candidates are read. It returns nil, as drop
-// does, so that a scheme can end with it.
-func (c *claims) add(cl claim, timestamp, timestampHeader, signatureHeader string, at clock) *refusal {
+// begin opens a claim, to be ended by add or drop. Both return nil, so that a
+// scheme can end with them.
+func (c *claims) begin(scheme Scheme) *claim {
+	cl := &c.by[c.count]
+	*cl = claim{scheme: scheme, from: c.used}
+	return cl
+}
+
+// add completes a claim whose candidates are read.
+func (c *claims) add(cl *claim, timestamp, timestampHeader, signatureHeader string, at clock) *refusal {
 	if c.used == cl.from {
 		return c.drop(cl, malformed(signatureHeader, "no signature of a known version"))
 	}
@@ -261,13 +268,12 @@ func (c *claims) add(cl claim, timestamp, timestampHeader, signatureHeader strin
 		return c.drop(cl, &refusal{reason: ErrFuture, about: timestampHeader})
 	}
 	cl.timestamp, cl.unix, cl.to = timestamp, unix, c.used
-	c.by[c.count] = cl
 	c.count++
 	return nil
 }
 
 // drop forgets a claim and remembers why.
-func (c *claims) drop(cl claim, r *refusal) *refusal {
+func (c *claims) drop(cl *claim, r *refusal) *refusal {
 	c.used = cl.from
 	if c.refused == nil || r.rank() > c.refused.rank() {
 		c.refused = r
