@@ -18,7 +18,7 @@ const (
 // being handled again. Delivery is at least once, so a lost answer, a sender's
 // restart and a manual retry all bring a delivery back under the same id. A
 // manual retry, too, is therefore absorbed for as long as the id is
-// remembered: who wants one handled again forgets the id first.
+// remembered, unless [Once.Forget] is called first.
 //
 // An id is remembered when the handler has returned nil, never before. If the
 // process dies between the two, or Seen fails, the delivery is handled again:
@@ -138,6 +138,12 @@ func (o Once) First(ctx context.Context, ev Event) (first bool, err error) {
 		return false, err
 	}
 	return true, o.Seen.Set(ctx, key, handled, o.ttl())
+}
+
+// Forget has a handled delivery handled again when it comes again, as by a
+// manual retry. It does nothing to one that is in progress or unknown.
+func (o Once) Forget(ctx context.Context, deliveryID string) error {
+	return o.Seen.Free(ctx, deliveryKey(Event{DeliveryID: deliveryID}), handled)
 }
 
 // bind ties the signatures to the delivery id they came with. It is not undone

@@ -133,6 +133,21 @@ func TestOnce(t *testing.T) {
 	})
 }
 
+func TestOnceForget(t *testing.T) {
+	eachSeen(t, func(t *testing.T, seen verify.Seen) {
+		once := verify.Once{Seen: seen}
+		r := newReceiver(t, once, secret)
+		r.next = func(ev verify.Event) error { return once.Forget(t.Context(), ev.DeliveryID) }
+		require.NoError(t, once.Forget(t.Context(), "55120"), "unknown")
+		require.Equal(t, 200, r.post(signV1(secret, stamp(0), body), body))
+		require.Equal(t, 200, r.post(signV1(secret, stamp(1), body), body))
+		require.EqualValues(t, 1, r.calls.Load(), "what is in progress is not forgotten")
+		require.NoError(t, once.Forget(t.Context(), "55120"))
+		require.Equal(t, 200, r.post(signV1(secret, stamp(2), body), body))
+		require.EqualValues(t, 2, r.calls.Load())
+	})
+}
+
 func TestOnceWithoutAnID(t *testing.T) {
 	r := newReceiver(t, verify.Once{Seen: &verify.Memory{}}, secret)
 	h := without(signV1(secret, stamp(0), body), "X-Webhook-Delivery")
