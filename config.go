@@ -99,8 +99,11 @@ type Egress struct {
 	Transport http.RoundTripper
 }
 
-// Resolver looks up host names; *net.Resolver is one.
-type Resolver = egress.Resolver
+// Resolver looks up host names; *net.Resolver is one. LookupNetIP must honour
+// ctx and be safe for concurrent use.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
 
 func (e Egress) options(idlePerHost int) egress.Options {
 	return egress.Options{
