@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/elido-app/webhook/internal/egress"
@@ -26,6 +27,8 @@ type route struct {
 
 	fixed  http.Header       // headers that never change
 	logged map[string]string // the same as the log shows them
+
+	private sync.Map // of a scheme's header names: whether the log leaves them out
 }
 
 var (
@@ -36,9 +39,12 @@ var (
 // Prepare implements queue.Sender.
 func (s *sender) Prepare(t *store.Target) (any, error) {
 	r := &route{previousUntil: t.Secrets.PreviousUntil, fixed: make(http.Header), logged: make(map[string]string)}
-	if r.url, r.refused = s.parseURL(t.URL); r.refused != "" {
+	u, refused := egress.ParseURL(t.URL, s.egressOptions())
+	if refused != nil { // it was saved under other rules; no repeat can help
+		r.refused = "the endpoint's URL is refused: " + refused.Error()
 		return r, nil
 	}
+	r.url = u
 	current, err := s.keys.unseal(t.Secrets.Current, sealSecret, t.WorkspaceID, t.EndpointID)
 	if err != nil {
 		return nil, err
@@ -61,19 +67,6 @@ func (s *sender) Prepare(t *store.Target) (any, error) {
 	r.fixed["Content-Type"], r.logged["Content-Type"] = contentType, contentType[0]
 	r.fixed["User-Agent"], r.logged["User-Agent"] = userAgent, userAgent[0]
 	return r, nil
-}
-
-// parseURL returns the URL to request, or why that can never be: it was saved
-// under other rules than are in force now.
-func (s *sender) parseURL(raw string) (u *url.URL, refused string) {
-	checked, err := egress.CheckURL(raw, s.egressOptions())
-	if err != nil {
-		return nil, "the endpoint's URL is refused: " + err.Error()
-	}
-	if u, err = url.Parse(checked); err != nil {
-		return nil, "the endpoint's URL does not parse" // the error would quote it
-	}
-	return u, ""
 }
 
 // private reports whether a header's value is kept out of the log.
@@ -111,7 +104,7 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 		a.Error = []byte(statusText(answer.Status))
 	}
 	result := s.result(f, answer, a)
-	result.TimedOut = answer.Status == 0 && f.TimedOut()
+	result.TimedOut = answer.TimedOut
 	return result
 }
 
@@ -139,11 +132,21 @@ func (r *route) headers(l *store.Lease, at time.Time) (http.Header, map[string]s
 	for name, values := range h {
 		if shown, fixed := r.logged[name]; fixed {
 			logged[name] = shown
-		} else if !private(name) && len(values) > 0 {
+		} else if !r.hidden(name) && len(values) > 0 {
 			logged[name] = values[0]
 		}
 	}
 	return h, logged
+}
+
+// hidden is private, remembered: schemes set the same few names every time.
+func (r *route) hidden(name string) bool {
+	if known, ok := r.private.Load(name); ok {
+		return known.(bool)
+	}
+	p := private(name)
+	r.private.Store(name, p)
+	return p
 }
 
 // result decides what becomes of the delivery.

@@ -62,6 +62,7 @@ func TestAllowed(t *testing.T) {
 		{loopback, "::1", true},
 		{loopback, "::ffff:127.0.0.1", true},
 		{loopback, "::127.0.0.1", false},
+		{loopback, "::ffff:127.0.0.1%lo", false}, // Unmap drops the zone
 		{loopback, "::1%lo", false},
 		{loopback, "0.0.0.0", false},
 		{loopback, "::", false},

@@ -3,6 +3,7 @@ package egress
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -26,7 +27,8 @@ type Request struct {
 }
 
 // An Answer is what became of a [Request]. Err is nil once a status line and
-// headers have arrived, whatever the status and whatever happened to the body.
+// headers have arrived, whatever the status (000 apart, which is none) and
+// whatever happened to the body.
 type Answer struct {
 	Status int         // of the answer; 0 if there is none
 	Header http.Header // of the answer
@@ -138,7 +140,7 @@ func readBody(body io.Reader, length int64) (kept []byte, cut bool) {
 	n, err := fill(body, buf[:])
 	kept = bytes.Clone(buf[:n])
 	if err != nil {
-		return kept, err != io.EOF
+		return kept, !errors.Is(err, io.EOF)
 	}
 	// buf is full. Whether that was all is known only by reading on.
 	more := 0
@@ -146,7 +148,7 @@ func readBody(body io.Reader, length int64) (kept []byte, cut bool) {
 		n, err = fill(body, buf[:])
 		more += n
 	}
-	return kept, more > 0 || err != io.EOF
+	return kept, more > 0 || !errors.Is(err, io.EOF)
 }
 
 // fill reads until buf is full or the reader ends. Unlike io.ReadFull it

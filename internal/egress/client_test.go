@@ -168,10 +168,22 @@ func TestEndlessAnswers(t *testing.T) {
 		{"gzip bomb", answers(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", len(bomb)) + bomb), nil, bomb[:keepLimit]},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := serve(t, test.reply)
+			gone := make(chan struct{})
+			r := serve(t, func(c net.Conn, n int64) bool {
+				test.reply(c, n)
+				io.Copy(io.Discard, c)
+				close(gone)
+				return false
+			})
 			c := newClient(t, local)
 			read := counting(c)
-			a := post(t, c, "http://"+r.host)
+			a := do(t, t.Context(), c, newRequest(t, c, "http://"+r.host), nil) // a context that does not end
+			c.Close()                                                           // ends it if it is idle
+			select {
+			case <-gone:
+			case <-time.After(20 * time.Second):
+				t.Error("the connection is still open")
+			}
 			require.EqualValues(t, 1, r.requests.Load())
 			require.Less(t, read.Load(), int64(1<<20))
 			if test.failure != nil {

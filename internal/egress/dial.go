@@ -10,11 +10,6 @@ import (
 	"time"
 )
 
-const (
-	maxDials = 8                      // addresses tried per name
-	stagger  = 300 * time.Millisecond // between them, RFC 8305 §5
-)
-
 // loopbacks is what localhost means, whatever a resolver would say
 // (RFC 6761 §6.3): plain http to it must not leave the machine.
 var loopbacks = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
@@ -149,7 +144,9 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	return d.race(ctx, addrs, port)
+	return race(ctx, addrs, func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
+		return d.connectTo(ctx, addr, port)
+	})
 }
 
 // resolve returns the addresses of host to try, in that order. One address
@@ -188,89 +185,6 @@ func (d *dialer) lookup(ctx context.Context, host string) (addrs []netip.Addr, e
 		return nil, lookupFailure(ctx, err)
 	}
 	return addrs, nil
-}
-
-// interleave puts the families by turns, the first address's family first,
-// drops duplicates and keeps maxDials (RFC 8305 §4).
-func interleave(addrs []netip.Addr) []netip.Addr {
-	var families [2][]netip.Addr
-	seen := make(map[netip.Addr]bool, len(addrs))
-	for _, addr := range addrs {
-		if addr = addr.Unmap(); seen[addr] {
-			continue
-		}
-		seen[addr] = true
-		i := 0
-		if addr.Is4() != addrs[0].Unmap().Is4() {
-			i = 1
-		}
-		families[i] = append(families[i], addr)
-	}
-	mixed := make([]netip.Addr, 0, min(len(seen), maxDials))
-	for i := 0; len(mixed) < cap(mixed); i++ {
-		for _, family := range families {
-			if i < len(family) && len(mixed) < cap(mixed) {
-				mixed = append(mixed, family[i])
-			}
-		}
-	}
-	return mixed
-}
-
-// race connects to the first of addrs that answers. Each starts when the one
-// before it failed or is silent for the stagger, and all share ctx's time. It
-// returns when every one of them has ended; the losers are closed.
-func (d *dialer) race(ctx context.Context, addrs []netip.Addr, port string) (net.Conn, error) {
-	if len(addrs) == 1 {
-		return d.connectTo(ctx, addrs[0], port)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	results := make(chan result)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var won net.Conn
-	var first error
-	for next, running := 0, 0; ; {
-		select {
-		case <-timer.C:
-			if won != nil || next == len(addrs) {
-				continue
-			}
-			addr := addrs[next]
-			next++
-			running++
-			go func() {
-				conn, err := d.connectTo(ctx, addr, port)
-				results <- result{conn, err}
-			}()
-			timer.Reset(stagger)
-		case r := <-results:
-			running--
-			switch {
-			case r.err != nil:
-				if first == nil {
-					first = r.err
-				}
-				timer.Reset(0)
-			case won != nil:
-				_ = r.conn.Close()
-			default:
-				won = r.conn
-				cancel()
-			}
-			if running == 0 && won != nil {
-				return won, nil
-			}
-			if running == 0 && (next == len(addrs) || ctx.Err() != nil) {
-				return nil, first
-			}
-		}
-	}
 }
 
 func (d *dialer) connectTo(ctx context.Context, addr netip.Addr, port string) (net.Conn, error) {

@@ -138,38 +138,40 @@ func hexDigit(b byte) int {
 
 // takeHead takes up to the end of a head and returns the rest of p.
 func (f *framing) takeHead(p []byte) []byte {
-	head, rest, whole := cutHead(f.head, p)
-	if !whole {
-		if f.head = append(f.head, p...); len(f.head) > headerLimit {
+	head, from := p, 0
+	if len(f.head) > 0 {
+		from = max(0, len(f.head)-len("\n\r"))
+		f.head = append(f.head, p...)
+		head = f.head
+	}
+	end := headEnd(head, from)
+	if end < 0 {
+		if len(f.head) == 0 {
+			f.head = append(f.head, p...)
+		}
+		if len(f.head) > headerLimit {
 			f.at, f.head = lost, nil
 		}
 		return nil
 	}
-	f.at, f.left = readHead(head)
+	f.at, f.left = readHead(head[:end])
 	f.head = f.head[:0]
-	return rest
+	return p[len(p)-(len(head)-end):]
 }
 
-// cutHead finds the empty line that ends the head which begins with carried
-// and goes on in p.
-func cutHead(carried, p []byte) (head, rest []byte, whole bool) {
-	all := p
-	from := 0
-	if len(carried) > 0 {
-		all = append(carried, p...)
-		from = max(0, len(carried)-2)
-	}
+// headEnd returns the index behind the empty line that ends a head, or -1.
+func headEnd(head []byte, from int) int {
 	for {
-		i := bytes.IndexByte(all[from:], '\n')
+		i := bytes.IndexByte(head[from:], '\n')
 		if i < 0 {
-			return nil, nil, false
+			return -1
 		}
 		from += i + 1
-		for _, end := range [...]string{"\n", "\r\n"} {
-			if bytes.HasPrefix(all[from:], []byte(end)) {
-				n := from + len(end)
-				return all[:n], p[n-len(carried):], true
-			}
+		switch rest := head[from:]; {
+		case bytes.HasPrefix(rest, []byte("\n")):
+			return from + 1
+		case bytes.HasPrefix(rest, []byte("\r\n")):
+			return from + 2
 		}
 	}
 }

@@ -54,7 +54,7 @@ func serveProxy(t testing.TB, target, refusal string) *receiver {
 
 func TestProxy(t *testing.T) {
 	ca := newAuthority(t)
-	target := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}})
+	target := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}}, ok)
 	proxy := serveProxy(t, target.host, "")
 	var dialled atomic.Int64
 	options := Options{
@@ -105,7 +105,7 @@ func TestProxy(t *testing.T) {
 
 func TestTLSProxy(t *testing.T) {
 	ca := newAuthority(t)
-	target := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}})
+	target := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}}, ok)
 	r := &receiver{}
 	r.listen(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "proxy.example", time.Now().Add(time.Hour))}}, func(c net.Conn) {
 		if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
@@ -170,7 +170,7 @@ func TestProxyFromEnvironmentIsIgnored(t *testing.T) {
 		t.Fatal("the environment names no proxy")
 	}
 	ca := newAuthority(t)
-	r := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}})
+	r := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}}, ok)
 	c := newClient(t, Options{AllowLoopback: true, RootCAs: ca.pool, Resolver: resolveTo("127.0.0.1")})
 	require.Equal(t, 200, post(t, c, "https://hooks.example:"+r.port()).Status)
 }

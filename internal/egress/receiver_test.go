@@ -67,10 +67,6 @@ func serveConns(t testing.TB, handle func(net.Conn)) *receiver {
 func (r *receiver) listen(t testing.TB, config *tls.Config, handle func(net.Conn)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	r.serve(t, l, config, handle)
-}
-
-func (r *receiver) serve(t testing.TB, l net.Listener, config *tls.Config, handle func(net.Conn)) {
 	r.host = l.Addr().String()
 	var open sync.Map
 	var group sync.WaitGroup

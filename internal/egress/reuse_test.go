@@ -1,11 +1,14 @@
 package egress
 
 import (
+	"bytes"
+	"crypto/tls"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -66,17 +69,32 @@ func TestEarlyAnswer(t *testing.T) {
 	require.Equal(t, 413, a.Status)
 }
 
+// net/http logs what it finds on an idle connection, so an empty log shows
+// that the connection was given up before.
 func TestTrailingJunk(t *testing.T) {
+	var found bytes.Buffer
 	before := log.Writer()
-	log.SetOutput(io.Discard) // net/http says what it found
+	log.SetOutput(&found)
 	t.Cleanup(func() { log.SetOutput(before) })
-	for _, answer := range []string{"HTTP/1.1 204 No Content\r\n\r\njunk", ok + "HTTP/1.1 500 Smuggled\r\nContent-Length: 0\r\n\r\n"} {
-		r := serve(t, answers(answer))
-		c := newClient(t, local)
-		for range 300 {
-			a := post(t, c, "http://"+r.host)
-			require.NoError(t, a.Err)
-			require.Less(t, a.Status, 300)
+	ca := newAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}}
+	for _, answer := range []string{
+		"HTTP/1.1 204 No Content\r\n\r\njunk",
+		"HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nok",
+		ok + "HTTP/1.1 500 Smuggled\r\nContent-Length: 0\r\n\r\n",
+	} {
+		plain, secure := serve(t, answers(answer)), serveTLS(t, config, answer)
+		c := newClient(t, Options{AllowLoopback: true, RootCAs: ca.pool})
+		for _, url := range []string{"http://" + plain.host, "https://" + secure.host} {
+			for range 100 {
+				a := post(t, c, url)
+				require.NoError(t, a.Err)
+				require.Less(t, a.Status, 300)
+			}
 		}
+		require.EqualValues(t, 100, plain.accepted.Load())
+		require.EqualValues(t, 100, secure.accepted.Load())
+		c.Close()
 	}
+	require.Empty(t, found.String())
 }

@@ -54,8 +54,8 @@ func (a *authority) issue(t testing.TB, name string, notAfter time.Time) tls.Cer
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// serveTLS starts a receiver that answers ok over TLS.
-func serveTLS(t testing.TB, config *tls.Config) *receiver {
+// serveTLS starts a receiver that answers over TLS.
+func serveTLS(t testing.TB, config *tls.Config, answer string) *receiver {
 	r := &receiver{}
 	r.listen(t, config, func(c net.Conn) {
 		br := bufio.NewReader(c)
@@ -66,7 +66,7 @@ func serveTLS(t testing.TB, config *tls.Config) *receiver {
 			}
 			io.Copy(io.Discard, req.Body)
 			r.requests.Add(1)
-			if _, err := io.WriteString(c, ok); err != nil {
+			if _, err := io.WriteString(c, answer); err != nil {
 				return
 			}
 		}
@@ -93,7 +93,7 @@ func TestTLS(t *testing.T) {
 		{"not trusted", &tls.Config{Certificates: []tls.Certificate{newAuthority(t).issue(t, "hooks.example", hour)}}, CertificateUntrusted},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := serveTLS(t, test.config)
+			r := serveTLS(t, test.config, ok)
 			c := newClient(t, Options{AllowLoopback: true, Resolver: resolveTo("127.0.0.1"), RootCAs: ca.pool})
 			a := post(t, c, "https://hooks.example:"+r.port())
 			require.Equal(t, test.failure, a.Err)
@@ -114,7 +114,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestSystemRootsAreTheDefault(t *testing.T) {
-	r := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{newAuthority(t).issue(t, "hooks.example", time.Now().Add(time.Hour))}})
+	r := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{newAuthority(t).issue(t, "hooks.example", time.Now().Add(time.Hour))}}, ok)
 	c := newClient(t, Options{AllowLoopback: true, Resolver: resolveTo("127.0.0.1")})
 	require.Contains(t, []error{CertificateUntrusted, CertificateInvalid}, post(t, c, "https://hooks.example:"+r.port()).Err)
 	require.Zero(t, r.requests.Load())
@@ -124,7 +124,7 @@ func TestClientCertificate(t *testing.T) {
 	ca := newAuthority(t)
 	own := ca.issue(t, "hooks.example", time.Now().Add(time.Hour))
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		r := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: version})
+		r := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: version}, ok)
 		options := Options{AllowLoopback: true, Resolver: resolveTo("127.0.0.1"), RootCAs: ca.pool}
 		a := post(t, newClient(t, options), "https://hooks.example:"+r.port())
 		// In TLS 1.3 the refusal follows the handshake and may be lost to a reset.
@@ -162,7 +162,7 @@ func TestSessionsAreResumed(t *testing.T) {
 	r := serveTLS(t, &tls.Config{
 		Certificates:     []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))},
 		VerifyConnection: func(s tls.ConnectionState) error { resumed <- s.DidResume; return nil },
-	})
+	}, ok)
 	c := newClient(t, Options{AllowLoopback: true, Resolver: resolveTo("127.0.0.1"), RootCAs: ca.pool})
 	for _, want := range []bool{false, true} {
 		require.Equal(t, 200, post(t, c, "https://hooks.example:"+r.port()).Status)

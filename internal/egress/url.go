@@ -157,7 +157,8 @@ func checkAuthority(scheme, authority string, o *Options) (rule string) {
 // splitAuthority returns the host without brackets and port, and its address
 // if it is a literal one.
 func splitAuthority(authority string) (host string, addr netip.Addr, rule string) {
-	host, port, hasPort := authority, "", false
+	var port string
+	var hasPort bool
 	if strings.HasPrefix(authority, "[") {
 		end := strings.IndexByte(authority, ']')
 		if end < 0 {

@@ -13,7 +13,7 @@ import (
 
 // errTimeLimit is the cause with which an attempt's context ends when the
 // answer's headers, or its body, took too long.
-var errTimeLimit = errors.New("time limit")
+var errTimeLimit = fmt.Errorf("time limit: %w", context.DeadlineExceeded)
 
 // A Flight is one attempt under way.
 type Flight struct {
