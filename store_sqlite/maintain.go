@@ -2,6 +2,8 @@ package sqlitestore
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"math"
 
 	"github.com/jmoiron/sqlx"
@@ -29,8 +31,11 @@ const (
 	selectLong = `SELECT p.id FROM webhook_endpoints p WHERE p.id > ? AND p.deleted_at IS NULL
 		AND EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.endpoint_id = p.id LIMIT 1 OFFSET ?)
 		ORDER BY p.id LIMIT 1`
+	// selectCut finds the oldest delivery that is kept.
+	selectCut = `SELECT created_at, id FROM webhook_deliveries
+		WHERE endpoint_id = ? AND state >= 3 ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?`
 	selectSurplus = `SELECT id FROM webhook_deliveries
-		WHERE endpoint_id = ? AND state >= 3 ORDER BY created_at DESC, id DESC LIMIT ? OFFSET ?`
+		WHERE endpoint_id = ? AND (created_at, id) < (?, ?) AND state >= 3 ORDER BY created_at, id LIMIT ?`
 )
 
 var (
@@ -191,23 +196,31 @@ func (m *maintenance) pruneSurplus(ctx context.Context) error {
 			return err
 		}
 		after = endpoint[0]
-		surplus, err := m.find(ctx, selectSurplus, after, -1, keep)
-		if err != nil {
-			return err
-		}
-		err = m.batches(&m.result.Pruned, func(n int) ([]int64, error) {
-			// The oldest are at the end.
-			n = min(n, len(surplus))
-			oldest := surplus[len(surplus)-n:]
-			surplus = surplus[:len(surplus)-n]
-			return oldest, nil
-		}, func(ids []int64) (int, error) {
-			return m.remove(ctx, ids, stateDelivered)
-		})
-		if err != nil || m.result.More {
+		if err := m.pruneEndpoint(ctx, after, keep); err != nil || m.result.More {
 			return err
 		}
 	}
+}
+
+func (m *maintenance) pruneEndpoint(ctx context.Context, id int64, keep int) error {
+	var cut struct {
+		CreatedAt int64 `db:"created_at"`
+		ID        int64 `db:"id"`
+	}
+	err := m.s.reading(ctx, "maintain", func(db *sqlx.DB) error {
+		return db.GetContext(ctx, &cut, selectCut, id, keep-1)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // the log is long because of what is pending
+	}
+	if err != nil {
+		return err
+	}
+	return m.batches(&m.result.Pruned, func(n int) ([]int64, error) {
+		return m.find(ctx, selectSurplus, id, cut.CreatedAt, cut.ID, n)
+	}, func(ids []int64) (int, error) {
+		return m.remove(ctx, ids, stateDelivered)
+	})
 }
 
 // remove removes deliveries that are at least in a state, with all that belongs

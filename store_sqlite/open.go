@@ -45,6 +45,7 @@ var (
 		{"foreign_keys", "ON", 1},
 		{"secure_delete", "FAST", 2}, // erased secrets do not linger in a page
 		{"cache_size", "-16384", -16384},
+		{"journal_size_limit", "67108864", 67108864},
 	}
 	readerSettings = []setting{
 		{"busy_timeout", "5", 5},

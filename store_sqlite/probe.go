@@ -13,7 +13,8 @@ import (
 // selectProbe sees everything as of one moment, being one statement.
 const selectProbe = `SELECT revision,
 	(SELECT min(next_due) FROM webhook_lanes) AS next_due,
-	(SELECT min(lease_until) FROM webhook_deliveries WHERE state = 1) AS lease_end,
+	(SELECT d.lease_until FROM webhook_deliveries d CROSS JOIN webhook_endpoints p ON p.id = d.endpoint_id AND p.active
+		WHERE d.state = 1 ORDER BY d.lease_until LIMIT 1) AS lease_end,
 	(SELECT json_group_array(json_array(id, revision)) FROM
 		(SELECT id, revision FROM webhook_endpoints WHERE revision > ?1 AND ?1 <> 0 ORDER BY revision)) AS changed
 	FROM webhook_counter WHERE id = 1`

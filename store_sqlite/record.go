@@ -21,7 +21,7 @@ var (
 		(delivery_id, number, started_at, latency, status, error, headers, response, response_cut)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`}
 	updateHealth = &query{`UPDATE webhook_endpoints SET failures = ?, failed_at = ?, degraded_until = ? WHERE id = ?`}
-	updatePaused = &query{`UPDATE webhook_endpoints SET active = 0, pause_reason = ?, revision = ? WHERE id = ?`}
+	updatePaused = &query{`UPDATE webhook_endpoints SET active = 0, pause_reason = ?, updated_at = ?, revision = ? WHERE id = ?`}
 )
 
 // Record implements store.Store.
@@ -101,27 +101,39 @@ func (tx *transaction) record(p store.RecordParams) (store.RecordResult, error) 
 			delete(rec.due, claimed.Leases[i].DeliveryID)
 		}
 	}
-	rec.result.Queued = len(rec.due) > 0
-	return rec.result, nil
+	var err error
+	rec.result.Queued, err = rec.queued()
+	return rec.result, err
 }
 
 // recording is one batch of outcomes as it is being written.
 type recording struct {
 	tx     *transaction
 	now    int64
-	due    map[int64]struct{} // deliveries that became due
+	due    map[int64]int64 // deliveries that became due, with their endpoints
 	result store.RecordResult
 }
 
-// became notes that a delivery is ready, and when it is due.
-func (rec *recording) became(id, dueAt int64) {
+// became notes that a delivery of an endpoint is ready, and when it is due.
+func (rec *recording) became(id, endpointID, dueAt int64) {
 	if dueAt > rec.now {
 		return
 	}
 	if rec.due == nil {
-		rec.due = map[int64]struct{}{}
+		rec.due = map[int64]int64{}
 	}
-	rec.due[id] = struct{}{}
+	rec.due[id] = endpointID
+}
+
+// queued reports whether any of what became due can be claimed.
+func (rec *recording) queued() (bool, error) {
+	for _, id := range rec.due {
+		e, err := rec.tx.endpoint(id)
+		if err != nil || e != nil && e.active {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // outcome writes one outcome and its attempt, if the token still holds the
@@ -157,7 +169,7 @@ func (rec *recording) outcome(o *store.Outcome) (held bool, err error) {
 	if state == stateReady {
 		tx.ready(o.EndpointID)
 		if l.key == nil {
-			rec.became(o.DeliveryID, o.NextAttemptAt.UnixMilli())
+			rec.became(o.DeliveryID, o.EndpointID, o.NextAttemptAt.UnixMilli())
 		}
 	}
 	if l.key == nil {
@@ -173,9 +185,9 @@ func (rec *recording) settle(o *store.Outcome, key driver.Value, state int) erro
 	case err != nil:
 		return err
 	case next != nil:
-		rec.became(next.id, next.dueAt)
+		rec.became(next.id, o.EndpointID, next.dueAt)
 	case state == stateReady:
-		rec.became(o.DeliveryID, o.NextAttemptAt.UnixMilli())
+		rec.became(o.DeliveryID, o.EndpointID, o.NextAttemptAt.UnixMilli())
 	}
 	return nil
 }
@@ -195,7 +207,7 @@ func (rec *recording) health(e *endpoint, policy *store.HealthPolicy, o *store.O
 	change.EndpointID, change.WorkspaceID, change.Revision = e.id, e.workspaceID, e.target.Revision
 	if change.Paused {
 		change.Revision = tx.revise()
-		if err := tx.run(updatePaused, nil, policy.PauseReason, change.Revision, e.id); err != nil {
+		if err := tx.run(updatePaused, nil, policy.PauseReason, rec.now, change.Revision, e.id); err != nil {
 			return err
 		}
 		tx.endpoints.forget()

@@ -86,7 +86,9 @@ func (o Options) New(ctx context.Context, db *sql.DB) (*Store, error) {
 // be written returns store.ErrClosed. A database that was given to New stays
 // open.
 func (s *Store) Close() error {
-	s.writer.close()
+	if !s.writer.close() {
+		return store.ErrClosed
+	}
 	if s.owned {
 		return s.readers.Close()
 	}

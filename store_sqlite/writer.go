@@ -141,16 +141,18 @@ func (w *writer) do(ctx context.Context, weight int, work func(*transaction) err
 	}
 }
 
-// close ends the goroutine after the batch under way. What waits gets
-// ErrClosed.
-func (w *writer) close() {
+// close ends the goroutine after the batch under way, and reports whether it
+// was not closed before. What waits gets ErrClosed.
+func (w *writer) close() bool {
 	w.mu.Lock()
-	if !w.closed {
+	first := !w.closed
+	if first {
 		w.closed = true
 		close(w.wake)
 	}
 	w.mu.Unlock()
 	<-w.stopped
+	return first
 }
 
 func (w *writer) loop() {

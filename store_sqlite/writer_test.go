@@ -346,5 +346,5 @@ func TestCloseRefusesWhatWaits(t *testing.T) {
 	free()
 	require.ErrorIs(t, <-waiting, store.ErrClosed)
 	require.NoError(t, <-closed)
-	require.NoError(t, st.Close())
+	require.ErrorIs(t, st.Close(), store.ErrClosed)
 }
