@@ -31,8 +31,9 @@ const (
 // which id a signature first came with, and refuses it under another with
 // [ErrReplayed]. Two deliveries that do share body, secret and second of
 // signing (the same content published twice in a second, or two endpoints with
-// one secret) lose nothing by it: the sender repeats the refused one and signs
-// it afresh.
+// one secret) look the same: the second is refused, and comes when the sender
+// repeats it, freshly signed, by default 5 minutes later. Where endpoints share
+// a secret, or the sender does not repeat, set AllowReplays.
 type Once struct {
 	// Seen remembers. Required.
 	Seen Seen
