@@ -73,7 +73,9 @@ func (o Options) Open(ctx context.Context, path string) (*Store, error) {
 // package's. ctx bounds the opening alone.
 //
 // A transaction of the host's that writes to the same file keeps the store
-// waiting, so it should be short, and immediate.
+// waiting, so it should be short, and immediate. One that calls the store itself,
+// but for [Store.Tx], waits for itself: the store's writes need the lock it
+// holds, and reads need one more connection than it has.
 func (o Options) New(ctx context.Context, db *sql.DB) (*Store, error) {
 	st, err := o.adopt(ctx, db)
 	if err != nil {

@@ -43,8 +43,9 @@
 //
 // After a rotation the old secret goes on signing for 7 days, in
 // X-Elido-Signature-Previous or as a second signature in the list of the other
-// schemes. Give [New] both secrets, deploy, rotate, and drop the old one at
-// leisure; or rotate first and deploy the new secret within the 7 days.
+// schemes. So rotate, and deploy the new secret within the 7 days. If you bring
+// the new secret yourself, you can also give [New] both, deploy, rotate, and drop
+// the old one at leisure.
 //
 // # What is accepted
 //
