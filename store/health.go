@@ -40,7 +40,7 @@ type HealthChange struct {
 // Next returns the health after one attempt, and what to report. A failure
 // counts only if its attempt started after the last counted failure was
 // recorded, so that parallel attempts into one outage count once. If nothing
-// changed it returns h. Stores call it for each outcome in order; where the
+// changed it returns h. Only a change with one of its three flags set is reported. Stores call it for each outcome in order; where the
 // change says Paused they set the endpoint inactive with p.PauseReason and give it
 // a new Revision.
 func (h Health) Next(p HealthPolicy, effect HealthEffect, startedAt, now time.Time) (Health, HealthChange) {

@@ -105,7 +105,7 @@ type RotateParams struct {
 	Secret      Sealed
 	// PreviousUntil ends the overlap; zero: no overlap.
 	PreviousUntil time.Time
-	At            time.Time
+	At            time.Time // becomes UpdatedAt
 }
 
 // ClaimParams is one claim.
@@ -137,14 +137,14 @@ const (
 // Outcome is the result of one attempt.
 type Outcome struct {
 	DeliveryID int64
-	EndpointID int64
+	EndpointID int64 // as in the lease's Target
 	Token      int64
 	// Status is what the delivery becomes: pending (due again at
 	// NextAttemptAt), delivered or failed.
 	Status        Status
 	NextAttemptAt time.Time
 	Attempt       Attempt // DeliveryID and Number are the store's to set
-	Message       []byte  // the body sent, where that was not the payload
+	Message       []byte  // the body sent, where that was not the payload; nil: none
 	Health        HealthEffect
 }
 
@@ -191,10 +191,11 @@ type ProbeParams struct {
 // ProbeResult is what a probe saw.
 type ProbeResult struct {
 	// NextDue is the earliest instant at which a claim with room for everything
-	// could give something: a due time at an active endpoint or the end of a
-	// lease. Zero if there is none.
+	// could give something, or a little before: a due time at an active endpoint
+	// or the end of a lease. Zero if there is none.
 	NextDue time.Time
-	// Changed are the endpoints that changed after Since, deleted ones included.
+	// Changed are the endpoints created, changed or deleted after Since, in no
+	// particular order.
 	Changed []EndpointChange
 	// Revision is to be the next call's Since; positive.
 	Revision int64
@@ -242,7 +243,7 @@ type RecoverParams struct {
 	Since       time.Time
 	Now         time.Time
 	Budget      int
-	Limit       int
+	Limit       int // positive
 }
 
 // MaintainParams is one round of housekeeping. Zero instants and counts leave
@@ -256,7 +257,7 @@ type MaintainParams struct {
 	KeepPerEndpoint int
 	// ForgetKeysBefore forgets idempotency keys first used before it.
 	ForgetKeysBefore time.Time
-	Limit            int
+	Limit            int // positive
 }
 
 // MaintainResult is what was done.

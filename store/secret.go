@@ -51,7 +51,8 @@ func (s Secret) GoString() string { return redacted }
 // Format writes "[redacted]", whatever the verb.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText returns "[redacted]"; JSON, XML and gob all go through it.
+// MarshalText returns "[redacted]"; JSON and XML go through it, and gob refuses a
+// Secret. A store takes what it keeps from Reveal.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // LogValue returns "[redacted]".

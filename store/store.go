@@ -105,8 +105,7 @@ type Store interface {
 
 	// CreateEndpoint stores a new endpoint and returns it with its ID, and
 	// with Revision set. IDs are positive and never used twice, not even after
-	// a delete. It calls p.Seal once with the new id, and keeps what that
-	// returns; an error from Seal is returned as it is and nothing is stored.
+	// a delete. It calls p.Seal with the new id, and keeps what that returns; an error from Seal is returned as it is and nothing is stored.
 	// An ID of 0 asks for a new one; another asks for that very id, which
 	// fails with ErrConflict if it is or was in use.
 	CreateEndpoint(ctx context.Context, p CreateEndpointParams) (Endpoint, error)
@@ -145,11 +144,11 @@ type Store interface {
 	// interruption more and is due again, RetakeDelay of that count after the
 	// lease ended.
 	//
-	// Between endpoints, the one with the earliest due delivery comes first;
-	// within one, deliveries come in order of due time, then of id. p.Room
-	// bounds how many are given; no endpoint's backlog may cost the claim
-	// anything once its room is taken, nor may a paused endpoint or one with
-	// only future work.
+	// The endpoint with the earliest due delivery comes first; the order between
+	// endpoints beyond that is the store's. Within one, deliveries come in order
+	// of due time, then of id. p.Room bounds how many are given. No endpoint's
+	// backlog should cost the claim anything once its room is taken, nor should a
+	// paused endpoint or one with only future work.
 	//
 	// No delivery is under two leases at any instant, however many callers
 	// claim at once. A Target may carry a previous secret whose overlap is over,
@@ -169,8 +168,8 @@ type Store interface {
 	Record(ctx context.Context, p RecordParams) (RecordResult, error)
 
 	// Renew makes leases last until the given instant, also those that ran out
-	// if nobody took the delivery since. Those that the token no longer holds
-	// are returned as lost, and not changed.
+	// if nobody took the delivery, or leased another of its ordering key, since.
+	// Those that the token no longer holds are returned as lost, and not changed.
 	Renew(ctx context.Context, leases []LeaseRef, until time.Time) (lost []int64, err error)
 
 	// Release gives leases back: the delivery is pending and unleased, no
@@ -178,8 +177,8 @@ type Store interface {
 	Release(ctx context.Context, releases []Release) error
 
 	// Probe says what a dispatcher with nothing to do needs to know, in one
-	// read: when Claim could next return something, and which endpoints
-	// changed. It writes nothing.
+	// read: when Claim could next return something, and which endpoints were
+	// created or changed. It writes nothing.
 	Probe(ctx context.Context, p ProbeParams) (ProbeResult, error)
 
 	// Deliveries returns deliveries of a workspace, newest first: by CreatedAt
