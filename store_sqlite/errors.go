@@ -52,8 +52,13 @@ var (
 	// ErrBusy: somebody else held the write lock for too long. Where the
 	// store is bound to a transaction of the host's, that transaction was begun
 	// deferred, and another write came between: begin it immediate, with
-	// "_txlock=immediate" in the data source name, and it waits its turn.
-	ErrBusy = errors.New("another connection holds the database's write lock")
+	// "_txlock=immediate" in the data source name, and it waits its turn. Where it
+	// is not, that somebody may be a transaction of the host's which is waiting
+	// for this very call: publish in it through Tx.
+	ErrBusy = errors.New("another connection holds the database's write lock (if that is a transaction " +
+		"of your own, publish in it with PublishTx, and begin it with _txlock=immediate)")
+
+	errNil = errors.New("no database or transaction was given")
 )
 
 // fault is an error of the database. It is told apart from a refusal, which

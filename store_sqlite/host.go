@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"fmt"
 
+	"github.com/mattn/go-sqlite3"
+
 	"github.com/elido-app/webhook/store"
 )
 
@@ -45,6 +47,9 @@ func (h *hostPublisher) Publish(ctx context.Context, p store.PublishParams) (sto
 	if err := h.s.checkOpen(); err != nil {
 		return store.PublishResult{}, err
 	}
+	if h.tx == nil {
+		return store.PublishResult{}, fmt.Errorf("sqlitestore: publish: %w", errNil)
+	}
 	p.Handoff = nil
 	run := hostTx{context.WithoutCancel(ctx), h.tx}
 	if err := run.run(savepoint, nil); err != nil {
@@ -66,7 +71,11 @@ func (h *hostPublisher) Publish(ctx context.Context, p store.PublishParams) (sto
 }
 
 func publishIn(tx *transaction, p store.PublishParams) (store.PublishResult, error) {
-	if err := tx.begin(lockCounter); err != nil {
+	err := tx.begin(lockCounter)
+	if code(err) == sqlite3.ErrError { // the statement does not fit the database
+		return store.PublishResult{}, fmt.Errorf("%w; is the transaction one of another database than the store's? %w", ErrSchema, err)
+	}
+	if err != nil {
 		return store.PublishResult{}, err
 	}
 	result, err := tx.publish(p)

@@ -107,7 +107,7 @@ func (f file) unmoved(connected bool) error {
 	return nil
 }
 
-// source is how a file is named to the driver.
+// source is how a file is named to the driver. path is absolute.
 func source(path, mode string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
@@ -137,6 +137,13 @@ func (o Options) open(ctx context.Context, path string) (*Store, error) {
 	}
 	if path == "" || path == ":memory:" {
 		return nil, ErrMemory
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(path) // a URI cannot name a relative one
+	if err != nil {
+		return nil, err
 	}
 	if err := inspect(ctx, path); err != nil {
 		return nil, err
@@ -195,12 +202,8 @@ func inspect(ctx context.Context, path string) error {
 	if err != nil || info.Size() == 0 {
 		return err
 	}
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
 	return untilFree(ctx, func() error {
-		c, err := dial(source(absolute, "ro"))
+		c, err := dial(source(path, "ro"))
 		if err != nil {
 			return err
 		}
@@ -224,8 +227,24 @@ func (o Options) prepare(ctx context.Context, c *sqlite3.SQLiteConn, own bool) e
 		if text(mode) != "wal" {
 			return fmt.Errorf("%w; it is %v", ErrJournalMode, mode)
 		}
-		return migrate(c, o.FirstDeliveryID)
+		if err := migrate(c, o.FirstDeliveryID); err != nil {
+			return err
+		}
+		return checkWritable(c)
 	})
+}
+
+// checkWritable returns ErrReadOnly if the connection cannot write, which would
+// otherwise show only when something is to be stored.
+func checkWritable(c *sqlite3.SQLiteConn) error {
+	if err := execute(c, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := execute(c, "UPDATE main.webhook_counter SET epoch = epoch WHERE id = 1")
+	if c.AutoCommit() {
+		return err
+	}
+	return errors.Join(err, execute(c, "ROLLBACK"))
 }
 
 // untilFree calls f again for as long as somebody holds a lock it needs.
@@ -267,6 +286,9 @@ func (o Options) adopt(ctx context.Context, db *sql.DB) (*Store, error) {
 	version, number, _ := sqlite3.Version()
 	if err := checkLibrary(version, number); err != nil {
 		return nil, err
+	}
+	if db == nil {
+		return nil, errNil
 	}
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil, ErrMaxOpenConns

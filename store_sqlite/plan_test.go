@@ -151,6 +151,7 @@ func (c *counting) run(q *query, each func(row), args ...driver.Value) error {
 // What a claim costs does not depend on how much waits where it has nothing to
 // take. With the plans above, to count statements and rows says it all.
 func TestAClaimCostsTheSameAtAnyBacklog(t *testing.T) {
+	t.Parallel()
 	cost := func(backlog int) []int {
 		st := openNew(t)
 		now := time.UnixMilli(1_000_000)
@@ -186,5 +187,5 @@ func TestAClaimCostsTheSameAtAnyBacklog(t *testing.T) {
 		}))
 		return []int{c.statements, c.rows}
 	}
-	require.Equal(t, cost(20), cost(10_000), "statements run and rows read by a claim")
+	require.Equal(t, cost(20), cost(5000), "statements run and rows read by a claim")
 }

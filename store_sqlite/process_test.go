@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -28,6 +29,11 @@ const childEnv = "SQLITESTORE_TEST_CLAIM"
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		os.Exit(child(path))
+	}
+	// Fewer than rapid's own default, as each of TestModel's opens a file; the
+	// command line still has its say.
+	if err := flag.Set("rapid.checks", "40"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -214,8 +213,6 @@ func (w *writer) turn() {
 		end(w.take(), err)
 		return
 	}
-	// Callers that the last commit set free get to hand in their next.
-	runtime.Gosched()
 	batch := w.take()
 	if len(batch) == 0 {
 		w.rollback(nil)
