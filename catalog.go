@@ -175,6 +175,23 @@ func (c *Catalog) clone() *Catalog {
 	return clone
 }
 
+// checkPatterns returns an *[InvalidError] if secret names were given for a type
+// or prefix that no type has: somebody mistyped what should protect them.
+func (c *Catalog) checkPatterns() error {
+	used := map[string]bool{"": true}
+	for _, t := range c.types {
+		for _, match := range t.matches {
+			used[match] = true
+		}
+	}
+	for pattern := range c.secret {
+		if !used[pattern] {
+			return &InvalidError{Field: "Catalog", Rule: "has secret names for " + quote(pattern) + ", which is no type and no prefix of one"}
+		}
+	}
+	return nil
+}
+
 // addSecret adds names to those of a type, a prefix or, under "", of all types.
 func (c *Catalog) addSecret(pattern string, names []string) {
 	if len(names) == 0 {

@@ -70,10 +70,10 @@ func TestCheckPublish(t *testing.T) {
 		"link.cretaed":             `"link.cretaed" is an unknown event type; did you mean "link.created"?`,
 		"link_created":             `"link_created" is an unknown event type; did you mean "link.created"?`,
 		"subscription.cancelled":   `"subscription.cancelled" is an unknown event type; did you mean "subscription.canceled"?`,
-		"link":                     `"link" is an unknown event type`,
+		"link":                     `"link" is an unknown event type` + ownType,
 		"links.*":                  `"links.*"` + notAName,
-		"qr.generate":              `"qr.generate" is an unknown event type`,
-		"order.paid":               `"order.paid" is an unknown event type`,
+		"qr.generate":              `"qr.generate" is an unknown event type` + ownType,
+		"order.paid":               `"order.paid" is an unknown event type` + ownType,
 		"Link.Created":             `"Link.Created"` + notAName + `; did you mean "link.created"?`,
 		"linkCreated":              `"linkCreated"` + notAName + `; did you mean "link.created"?`,
 		"link.created\n":           `"link.created\n"` + notAName + `; did you mean "link.created"?`,
@@ -85,6 +85,8 @@ func TestCheckPublish(t *testing.T) {
 		require.IsType(t, &InvalidError{}, err)
 	}
 }
+
+const ownType = "; a type of your own is registered with Catalog.Add"
 
 func TestCheckSubscription(t *testing.T) {
 	c := DefaultCatalog()

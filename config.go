@@ -138,6 +138,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	if err := c.Catalog.checkPatterns(); err != nil {
+		return c, err
+	}
 	var err error
 	if c.Signer, err = c.Signer.withDefaults(); err != nil {
 		return c, err

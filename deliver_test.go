@@ -468,6 +468,17 @@ func TestRunTwiceIsRefused(t *testing.T) {
 	})
 }
 
+func TestRunEndsWhenTheStoreIsClosedUnderIt(t *testing.T) {
+	bubble(t, webhook.Config{}, func(w *world) {
+		done := make(chan error, 1)
+		go func() { done <- w.Dispatcher.Run(w.Context()) }()
+		w.settle()
+		require.NoError(w, w.store.Close())
+		w.sleep(time.Minute)
+		require.ErrorIs(w, <-done, webhook.ErrClosed)
+	})
+}
+
 func TestSIEMGetsEverythingAndTestSendGoesToOne(t *testing.T) {
 	bubble(t, webhook.Config{}, func(w *world) {
 		siem, _ := w.endpoint(webhook.EndpointParams{Kind: webhook.KindSIEM, URL: "https://siem.example/"})

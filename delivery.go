@@ -20,7 +20,7 @@ const (
 // DeliveryQuery selects deliveries of one workspace from the log. Zero fields do
 // not filter.
 type DeliveryQuery struct {
-	WorkspaceID int64
+	WorkspaceID int64 // required
 	EndpointID  int64
 	EventID     string
 	Status      Status
@@ -61,6 +61,8 @@ func (d *Dispatcher) Deliveries(ctx context.Context, q DeliveryQuery) (DeliveryP
 		f.Limit = deliveriesMost
 	}
 	switch {
+	case f.WorkspaceID <= 0:
+		return DeliveryPage{}, &InvalidError{Field: "workspace_id", Rule: "must be positive"}
 	case f.Limit < 1 || f.Limit > deliveriesMost:
 		return DeliveryPage{}, &InvalidError{Field: "limit", Rule: fmt.Sprintf("must be between 1 and %d", deliveriesMost)}
 	case f.Offset < 0:

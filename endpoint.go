@@ -253,6 +253,9 @@ func endpointError(id int64, err error) error {
 // the beginning), in order of id: at most limit, which is 1 to 1,000 and
 // defaults to 100 where zero.
 func (d *Dispatcher) Endpoints(ctx context.Context, workspaceID, after int64, limit int) ([]Endpoint, error) {
+	if workspaceID <= 0 {
+		return nil, &InvalidError{Field: "workspace_id", Rule: "must be positive"}
+	}
 	if limit == 0 {
 		limit = endpointsDefault
 	}
@@ -333,8 +336,9 @@ func host(raw string) string {
 	return u.Host
 }
 
-// PauseEndpoint stops deliveries to an endpoint: it gets no new ones, and what
-// is queued waits until ResumeEndpoint, however long, using up no attempts. Once
+// PauseEndpoint stops deliveries to an endpoint. What is queued waits until
+// ResumeEndpoint, however long, using up no attempts; what is published while it
+// is paused is never sent to it. Once
 // it returned, this process starts no request to the endpoint, and others do so
 // no longer than Config.Poll.
 func (d *Dispatcher) PauseEndpoint(ctx context.Context, workspaceID, id int64) (Endpoint, error) {

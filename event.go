@@ -152,6 +152,9 @@ func marshalData(data any) ([]byte, error) {
 		return raw, nil
 	}
 	rule := fmt.Sprintf("%T cannot be encoded as JSON", data)
+	if unsupported, ok := errors.AsType[*json.UnsupportedTypeError](err); ok {
+		rule += fmt.Sprintf(": it has a %v in it", unsupported.Type)
+	}
 	if _, ok := errors.AsType[panicError](err); ok {
 		rule = fmt.Sprintf("%T panicked when encoded as JSON", data)
 	}

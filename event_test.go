@@ -127,7 +127,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{"string", data("canary"), "webhook: data: must be a JSON object: not an object at byte 0"},
 		{"slice", data([]int{1}), "webhook: data: must be a JSON object: not an object at byte 0"},
 		{"nil map", data(map[string]any(nil)), "webhook: data: must be a JSON object: not an object at byte 0"},
-		{"channel", data(make(chan int)), "webhook: data: chan int cannot be encoded as JSON"},
+		{"channel", data(make(chan int)), "webhook: data: chan int cannot be encoded as JSON: it has a chan int in it"},
 		{"cycle", data(loop), "webhook: data: *webhook.recursive cannot be encoded as JSON"},
 		{"NaN", data(map[string]any{"a": math.NaN()}), "webhook: data: map[string]interface {} cannot be encoded as JSON"},
 		{"marshaler's error", data(marshaler(func() ([]byte, error) { return nil, errors.New("canary") })), "webhook: data: webhook.marshaler cannot be encoded as JSON"},

@@ -440,6 +440,8 @@ func TestOwnEventTypesAndScrubbing(t *testing.T) {
 }
 
 func TestConfigErrorsNameTheField(t *testing.T) {
+	mistyped := webhook.DefaultCatalog()
+	require.NoError(t, mistyped.SecretIn("lnik.*", "pin"))
 	for field, c := range map[string]webhook.Config{
 		"Workers":         {Workers: -1},
 		"Timeout":         {Timeout: time.Hour},
@@ -447,6 +449,8 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"Poll":            {Poll: -1},
 		"Retry.Jitter":    {Retry: webhook.RetryPolicy{Jitter: math.NaN()}},
 		"Retry.Delays[1]": {Retry: webhook.RetryPolicy{Delays: []time.Duration{0, -1}}},
+		"Retry.Delays[0]": {Retry: webhook.RetryPolicy{Delays: []time.Duration{5}}}, // meant as seconds
+		"Catalog":         {Catalog: mistyped},
 		"Signer.Overlap":  {Signer: webhook.Signer{Overlap: 1000 * 24 * time.Hour}},
 		"Keys.Current":    {Keys: webhook.Keyring{Current: "k"}},
 		`Keys["k"]`:       {Keys: webhook.Keyring{Current: "k", Keys: map[string]webhook.Secret{"k": webhook.NewSecret("short")}}},

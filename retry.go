@@ -16,7 +16,7 @@ type RetryPolicy struct {
 	// Delays are the waits before the second attempt, the third and so on, each
 	// counted from the end of the attempt before. The budget is one more
 	// attempt than there are delays. Nil means the default; empty and not nil
-	// means a single attempt.
+	// means a single attempt. At most 100, of up to 30 days each.
 	Delays []time.Duration
 
 	// Jitter lengthens each delay by a random part of it, up to this fraction;
@@ -38,8 +38,8 @@ func (p RetryPolicy) withDefaults() (RetryPolicy, error) {
 		return p, &InvalidError{Field: "Retry.Delays", Rule: fmt.Sprintf("must be at most %d", delaysMost)}
 	}
 	for i, d := range p.Delays {
-		if d < 0 || d > delayMost {
-			return p, &InvalidError{Field: fmt.Sprintf("Retry.Delays[%d]", i), Rule: "must be between 0 and 30 days"}
+		if d < 0 || d > delayMost || d > 0 && d < time.Millisecond { // a bare number is nanoseconds
+			return p, &InvalidError{Field: fmt.Sprintf("Retry.Delays[%d]", i), Rule: "must be 0, or between 1 millisecond and 30 days"}
 		}
 	}
 	if !(p.Jitter >= 0 && p.Jitter <= 1) {

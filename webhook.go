@@ -4,8 +4,8 @@
 // and act on.
 //
 // A [Dispatcher] is all a program holds. It takes a store (package
-// memorystore, sqlitestore, postgresstore, or any [store.Store]) and a
-// [Config], whose zero value is the documented default:
+// store_memory, store_sqlite, or any [store.Store]) and a [Config], whose zero
+// value is the documented default:
 //
 //	st, err := sqlitestore.Open(ctx, "webhooks.db")
 //	d, err := webhook.New(st, webhook.Config{})
@@ -19,12 +19,13 @@
 // receiver confirms it or the budget ends, through crashes and restarts, and may
 // arrive more than once under the same delivery id. Receivers verify and
 // de-duplicate with package verify.
-//
+package webhook
+
 // Where to read on: an event and the catalog of event types in event.go and
 // catalog.go, signing and rotation in signer.go, the Dispatcher in
-// dispatcher.go, its endpoint calls in endpoint.go, its log calls in
-// delivery.go, when to retry in retry.go. The scheduler is internal/queue.
-package webhook
+// dispatcher.go, publishing in publish.go, the endpoint calls in endpoint.go, the
+// log calls in delivery.go, when to retry in retry.go, one attempt in send.go. The
+// scheduler is internal/queue.
 
 import (
 	"errors"
@@ -32,7 +33,8 @@ import (
 	"github.com/elido-app/webhook/store"
 )
 
-// The records a Dispatcher returns are the store's.
+// The records a Dispatcher returns are the store's: their fields are in
+// go doc github.com/elido-app/webhook/store.Delivery, and so on.
 type (
 	Endpoint = store.Endpoint
 	Delivery = store.Delivery
@@ -65,15 +67,22 @@ const (
 // The errors a caller branches on; test for them with errors.Is. Bad input is
 // an [*InvalidError].
 var (
-	ErrNotFound            = store.ErrNotFound
-	ErrConflict            = store.ErrConflict
-	ErrPending             = store.ErrPending
+	// ErrNotFound: no such endpoint or delivery in that workspace.
+	ErrNotFound = store.ErrNotFound
+	// ErrConflict: somebody else was quicker, or the id is taken. Nothing changed.
+	ErrConflict = store.ErrConflict
+	// ErrPending: the delivery is pending already, so it cannot be retried.
+	ErrPending = store.ErrPending
+	// ErrIdempotencyConflict: the idempotency key was used for other content.
 	ErrIdempotencyConflict = store.ErrIdempotencyConflict
-	ErrOutcomeUnknown      = store.ErrOutcomeUnknown
-	ErrClosed              = store.ErrClosed
+	// ErrOutcomeUnknown: the call's context ended during the commit. Publishing
+	// again with the same idempotency key is safe.
+	ErrOutcomeUnknown = store.ErrOutcomeUnknown
+	// ErrClosed: the store was closed.
+	ErrClosed = store.ErrClosed
 
 	// ErrPaused: the endpoint is paused, so it gets no test event.
 	ErrPaused = errors.New("the endpoint is paused")
 	// ErrRunning: the Dispatcher is running already.
-	ErrRunning = errors.New("the dispatcher is already running")
+	ErrRunning = errors.New("webhook: the dispatcher is already running")
 )

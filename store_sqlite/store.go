@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Package sqlitestore keeps a Dispatcher's endpoints, queue and delivery log in
 // an SQLite file: its own, or one the host already has, where its tables are
 // those whose names begin with webhook_.

@@ -9,7 +9,7 @@ import (
 // say more; none quotes what the request held, so all are safe to log and to
 // send back.
 var (
-	// ErrNoSecret: the Verifier was not made by New.
+	// ErrNoSecret: New was given no secret, or the Verifier was not made by New.
 	ErrNoSecret = errors.New("verify: no secret to verify with")
 
 	// ErrMissingHeader: no header with a signature, or one without the
@@ -114,3 +114,5 @@ func missing(header string) *refusal {
 func malformed(header, detail string) *refusal {
 	return &refusal{reason: ErrMalformedHeader, about: header, detail: detail}
 }
+
+var errNoSeen = errors.New("verify: Once needs a Seen")

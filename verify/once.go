@@ -123,6 +123,9 @@ func (o Once) Handler(next HandlerFunc) HandlerFunc {
 //
 // If first is false there is nothing to do, and nothing to commit.
 func (o Once) First(ctx context.Context, ev Event) (first bool, err error) {
+	if o.Seen == nil {
+		return false, errNoSeen
+	}
 	if ev.DeliveryID == "" {
 		return false, missing(sig.HeaderDelivery)
 	}
@@ -144,6 +147,9 @@ func (o Once) First(ctx context.Context, ev Event) (first bool, err error) {
 // Forget has a handled delivery handled again when it comes again, as by a
 // manual retry. It does nothing to one that is in progress or unknown.
 func (o Once) Forget(ctx context.Context, deliveryID string) error {
+	if o.Seen == nil {
+		return errNoSeen
+	}
 	return o.Seen.Free(ctx, deliveryKey(Event{DeliveryID: deliveryID}), handled)
 }
 

@@ -3,6 +3,8 @@
 // that writes the row it tells of, and both servers stopped by one signal.
 //
 //	go run ./examples/embed
+//	WEBHOOK_SECRET=whsec_a-secret-to-try-things-with go run ./examples/receiver   # in another terminal
+//	curl -d '{"url":"http://127.0.0.1:8090/","events":["link.*"],"secret":"whsec_a-secret-to-try-things-with"}' http://127.0.0.1:8080/webhooks
 //	curl -d '{"slug":"spring-sale","destination_url":"https://example.com"}' http://127.0.0.1:8080/links
 package main
 
@@ -16,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -40,7 +43,9 @@ func listenAndRun(ctx context.Context) error {
 		return err
 	}
 	log.Print("listening on http://", listener.Addr())
-	return run(ctx, listener, "embed.db", webhook.Config{})
+	return run(ctx, listener, filepath.Join(os.TempDir(), "webhook-embed.db"), webhook.Config{
+		Egress: webhook.Egress{AllowLoopback: true}, // to try it out with a receiver on this machine
+	})
 }
 
 // run serves the API and delivers webhooks until ctx is cancelled.
@@ -145,13 +150,14 @@ func (a *api) createEndpoint(w http.ResponseWriter, r *http.Request) {
 	var p struct {
 		URL    string   `json:"url"`
 		Events []string `json:"events"`
+		Secret string   `json:"secret"` // optional: one is generated otherwise
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&p); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	endpoint, secret, err := a.dispatcher.CreateEndpoint(r.Context(), webhook.EndpointParams{
-		WorkspaceID: workspace, URL: p.URL, Events: p.Events,
+		WorkspaceID: workspace, URL: p.URL, Events: p.Events, Secret: webhook.NewSecret(p.Secret),
 	})
 	if invalid, ok := errors.AsType[*webhook.InvalidError](err); ok {
 		http.Error(w, invalid.Error(), http.StatusUnprocessableEntity)

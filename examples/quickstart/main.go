@@ -86,7 +86,7 @@ func run(ctx context.Context) (err error) {
 	}
 	audit.trust(auditSecret)
 	say("endpoint %d, kind %s, wants %v: shop   %s", shopEndpoint.ID, shopEndpoint.Kind, shopEndpoint.Events, shop.URL)
-	say("endpoint %d, kind %s, wants everything: audit  %s", auditEndpoint.ID, auditEndpoint.Kind, audit.URL)
+	say("endpoint %d, kind %s (every event of the workspace): audit  %s", auditEndpoint.ID, auditEndpoint.Kind, audit.URL)
 	say("shop's secret, shown this once: %s…; printed by accident it is %v", secret.Reveal()[:12], secret)
 
 	step("Publish link.created: both receivers want it")
@@ -110,16 +110,16 @@ func run(ctx context.Context) (err error) {
 	}
 
 	step("Publish link.updated with a password hash in it")
-	const hash = "$2a$10$N9qo8uLOickgx2ZMRZoMye"
-	receipt, err = d.Publish(ctx, webhook.Event{Type: "link.updated", WorkspaceID: workspace,
-		Data: json.RawMessage(`{"id":91834,"price":49.50,"password_hash":"` + hash + `","title":"Spring"}`)})
+	data := json.RawMessage(`{"id":91834,"price":49.50,"password_hash":"$2a$10$N9qo8uLOickgx2ZMRZoMye","title":"Spring"}`)
+	say("published %s", data)
+	receipt, err = d.Publish(ctx, webhook.Event{Type: "link.updated", WorkspaceID: workspace, Data: data})
 	if err != nil {
 		return err
 	}
 	if got, err = shop.next(ctx); err != nil {
 		return err
 	}
-	say("  %s", got.Body)
+	say("received  %s", got.Body)
 	if err := check("the hash was not sent, the rest is byte for byte as published",
 		string(got.Data) == `{"id":91834,"price":49.50,"title":"Spring"}`); err != nil {
 		return err
@@ -141,7 +141,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
-	step("Replace shop's secret; the receiver still has the old one")
+	step("Replace shop's secret, and publish link.updated; the receiver still has the old secret")
 	shopEndpoint, newSecret, err := d.RotateSecret(ctx, workspace, shopEndpoint.ID, webhook.RotateOptions{})
 	if err != nil {
 		return err
@@ -152,13 +152,14 @@ func run(ctx context.Context) (err error) {
 	if _, err = shop.next(ctx); err != nil {
 		return err
 	}
-	say("the old secret signs too, in X-Elido-Signature-Previous, until %s", shopEndpoint.PreviousUntil.Format(time.DateTime))
-	if err := check("the old secret verified the previous signature, and only that", shop.usedPrevious()); err != nil {
+	say("each request now carries two signatures; the old secret signs too until %s UTC", shopEndpoint.PreviousUntil.Format(time.DateTime))
+	if err := check("the old secret verified X-Elido-Signature-Previous, and does not verify X-Elido-Signature", shop.usedPrevious()); err != nil {
 		return err
 	}
 	shop.trust(newSecret)
 
-	step("Shop's receiver breaks: three attempts, then the delivery has failed")
+	step("Shop's receiver breaks; publish link.deleted: three attempts, then the delivery has failed")
+	say("the schedule is 50 and 100 ms here, to keep this short; by default it is 5 and 15 minutes")
 	shop.breakDown(true)
 	receipt, err = d.Publish(ctx, webhook.Event{Type: "link.deleted", WorkspaceID: workspace, Data: map[string]any{"id": 91834}})
 	if err != nil {
@@ -199,7 +200,8 @@ func run(ctx context.Context) (err error) {
 	if err := printLog(ctx, d); err != nil {
 		return err
 	}
-	fmt.Println("\nEverything was as it should be.")
+	say("(a manual retry begins a new budget: delivery 8 is at attempt 1 of 3, and at 4 in all)")
+	fmt.Println("\nEverything was as it should be. Next: examples/embed shows the same inside an API server.")
 	return nil
 }
 

@@ -32,8 +32,8 @@ const (
 	ruleLocal    = "names below localhost are not allowed"
 	rulePercent  = "a percent sign in the URL's path must be followed by two hexadecimal digits"
 	ruleHTTP     = "the URL must start with https://; http:// is for the hosts localhost, 127.0.0.1 and [::1] only"
-	ruleLoopback = "the URL's host is a loopback address, which the option AllowLoopback must allow"
-	ruleAddress  = "the URL's address is not a public one"
+	ruleLoopback = "the URL's host is a loopback address, which Config.Egress.AllowLoopback must allow"
+	ruleAddress  = "the URL's address is not a public one (Config.Egress.AllowPrefixes can allow it)"
 )
 
 // CheckURL reports whether raw may be an endpoint's URL under o, as a

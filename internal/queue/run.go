@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,8 +31,8 @@ type coordinator struct {
 }
 
 // Run drives the queue until ctx is cancelled. It returns nil after a clean
-// stop. Only the first probe of the store can make it fail; later errors are
-// logged, and tried again.
+// stop. Only the first probe of the store can make it fail, or a store that was
+// closed; other errors are logged, and tried again.
 func (q *Queue) Run(ctx context.Context) error {
 	q.mu.Lock()
 	if q.state != stateIdle {
@@ -72,16 +73,20 @@ func (q *Queue) Run(ctx context.Context) error {
 		case <-q.signal:
 		case <-timer.C:
 		}
-		c.pass()
+		if err := c.pass(); err != nil {
+			_ = c.stop()
+			return err
+		}
 		timer.Reset(time.Until(c.wakeAt()))
 	}
 }
 
-// pass does everything that is to be done now.
-func (c *coordinator) pass() {
+// pass does everything that is to be done now. It returns an error only if there
+// is no use in going on.
+func (c *coordinator) pass() error {
 	now := time.Now()
 	if now.Before(c.downTill) {
-		return
+		return nil
 	}
 	err := c.settle(now)
 	if err == nil && !now.Before(c.renewAt) {
@@ -94,6 +99,8 @@ func (c *coordinator) pass() {
 		err = c.tidy(now)
 	}
 	switch {
+	case errors.Is(err, store.ErrClosed):
+		return err
 	case err != nil:
 		c.down++
 		c.downTill = time.Now().Add(min(backoffBase<<min(c.down-1, 10), backoffMost))
@@ -102,6 +109,7 @@ func (c *coordinator) pass() {
 		c.cfg.Logger.Info("webhook: the store is back", "failures", c.down)
 		c.down = 0
 	}
+	return nil
 }
 
 // wakeAt is when there is something to do next if nobody signals.

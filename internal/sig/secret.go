@@ -20,19 +20,22 @@ const (
 
 // The rules for secrets. The errors name the rule and never the value.
 var (
+	ErrSecretEmpty  = errors.New("the secret is empty; is the setting that holds it set?")
 	ErrSecretLength = fmt.Errorf("a secret has %d to %d bytes", MinSecretLen, MaxSecretLen)
 	ErrSecretNUL    = errors.New("a secret has no NUL byte")
 	ErrSecretSpace  = errors.New("a secret has no white space")
 	ErrSecretBase64 = errors.New("a secret for Standard Webhooks is base64 after " + SecretPrefix)
 )
 
-// CheckSecret returns nil, ErrSecretLength, ErrSecretNUL or ErrSecretSpace.
+// CheckSecret returns nil, ErrSecretEmpty, ErrSecretLength, ErrSecretNUL or ErrSecretSpace.
 //
 // HMAC pads short keys with zeros, so a NUL at the end would make another
 // secret with the same MACs (RFC 2104, section 2); white space is what gets
 // lost or added when a secret is copied.
 func CheckSecret(secret string) error {
 	switch {
+	case secret == "":
+		return ErrSecretEmpty
 	case len(secret) < MinSecretLen || len(secret) > MaxSecretLen:
 		return ErrSecretLength
 	case strings.IndexByte(secret, 0) >= 0:

@@ -14,7 +14,7 @@ func TestCheckSecret(t *testing.T) {
 		name, secret string
 		want         error
 	}{
-		{"empty", "", ErrSecretLength},
+		{"empty", "", ErrSecretEmpty},
 		{"23 bytes", x(23), ErrSecretLength},
 		{"24 bytes", x(24), nil},
 		{"256 bytes", x(256), nil},
