@@ -39,12 +39,9 @@ var (
 // Prepare implements queue.Sender.
 func (s *sender) Prepare(t *store.Target) (any, error) {
 	r := &route{previousUntil: t.Secrets.PreviousUntil, fixed: make(http.Header), logged: make(map[string]string)}
-	u, refused := egress.ParseURL(t.URL, s.egressOptions())
-	if refused != nil { // it was saved under other rules; no repeat can help
-		r.refused = "the endpoint's URL is refused: " + refused.Error()
+	if r.url, r.refused = s.parseURL(t.URL); r.url == nil {
 		return r, nil
 	}
-	r.url = u
 	current, err := s.keys.unseal(t.Secrets.Current, sealSecret, t.WorkspaceID, t.EndpointID)
 	if err != nil {
 		return nil, err
@@ -67,6 +64,16 @@ func (s *sender) Prepare(t *store.Target) (any, error) {
 	r.fixed["Content-Type"], r.logged["Content-Type"] = contentType, contentType[0]
 	r.fixed["User-Agent"], r.logged["User-Agent"] = userAgent, userAgent[0]
 	return r, nil
+}
+
+// parseURL returns the URL to request, or why no repeat can help: it was saved
+// under other rules than are in force now.
+func (s *sender) parseURL(raw string) (u *url.URL, refused string) {
+	u, err := egress.ParseURL(raw, s.egressOptions())
+	if err != nil {
+		return nil, "the endpoint's URL is refused: " + err.Error()
+	}
+	return u, ""
 }
 
 // private reports whether a header's value is kept out of the log.

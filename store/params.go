@@ -118,9 +118,10 @@ type ClaimParams struct {
 type ClaimResult struct {
 	Leases []Lease
 	// NextDue is a lower bound for when another claim could give something: the
-	// earliest due time or end of lease among what was left, not counting the
-	// leases this call gave, endpoints whose room was taken, and paused ones. At
-	// or before Now if only Limit stood in the way; zero if nothing is left.
+	// earliest due time or end of lease, not counting endpoints whose room was
+	// taken, and paused ones. At or before Now if only Limit stood in the way;
+	// zero if nothing is left. Whether the leases of this very call count is the
+	// store's choice.
 	NextDue time.Time
 }
 
