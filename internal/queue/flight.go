@@ -80,6 +80,14 @@ func (q *Queue) worker() {
 	defer q.group.Done()
 	var f *Flight
 	var result Result
+	defer func() {
+		if f != nil { // the host's code ended this goroutine
+			q.mu.Lock()
+			q.workers--
+			q.land(f, &Result{Unready: errors.New("the attempt ended its goroutine")})
+			q.mu.Unlock()
+		}
+	}()
 	for {
 		if f = q.next(f, &result); f == nil {
 			return

@@ -68,14 +68,22 @@ func (q *Queue) release(leases []store.Lease) {
 
 // accept puts leases into their lanes.
 func (q *Queue) accept(leases []store.Lease) {
+	now := time.Now()
 	for i := range leases {
 		l := &leases[i]
 		lane := q.lane(l.Target)
+		it := &item{lease: l, lane: lane}
 		lane.held++
-		lane.push(&item{lease: l, lane: lane})
 		q.held++
 		q.bytes += len(l.Payload)
 		q.average += (len(l.Payload) - q.average) / 16
+		if !now.Before(l.Until) {
+			// The call took longer than the lease. Much may have changed since,
+			// and what kept it from starting may have been forgotten.
+			q.giveBack(it, store.Release{LeaseRef: l.Ref()})
+			continue
+		}
+		lane.push(it)
 		if l.Interruptions >= 5 {
 			q.cfg.Logger.Warn("webhook: delivery was interrupted often; does its payload kill the process?",
 				"delivery_id", l.DeliveryID, "endpoint_id", lane.endpointID, "interruptions", l.Interruptions)

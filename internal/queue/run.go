@@ -144,18 +144,18 @@ func (c *coordinator) settle(now time.Time) error {
 		t := c.takeTodo()
 		claim := c.wantClaim(now)
 		c.mu.Unlock()
-		if err := c.giveBackNow(t); err != nil {
-			return err
+		// What is done is taken out of t, so that an error puts back the rest.
+		err := c.giveBackNow(&t)
+		if err == nil {
+			err = c.renewAside(now, &t)
 		}
-		if len(t.aside) > 0 {
-			if err := c.renewAside(now, t.aside); err != nil {
-				return err
-			}
-		}
-		if len(t.outcomes) == 0 && claim == nil {
+		if err == nil && (len(t.outcomes) > 0 || claim != nil) {
+			err = c.record(now, &t, claim)
+		} else if err == nil {
 			return nil
 		}
-		if err := c.record(now, t, claim); err != nil {
+		if err != nil {
+			c.putBack(t)
 			return err
 		}
 		now = time.Now()
@@ -219,24 +219,25 @@ func (c *coordinator) call(f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-func (c *coordinator) giveBackNow(t todo) error {
+// giveBackNow gives leases back.
+func (c *coordinator) giveBackNow(t *todo) error {
 	if len(t.releases) == 0 {
 		return nil
 	}
 	err := c.call(func(ctx context.Context) error { return c.cfg.Store.Release(ctx, t.releases) })
 	if err != nil {
-		c.putBack(t)
 		return err
 	}
 	c.mu.Lock()
 	c.drop(t.returned...)
 	c.due(time.Now())
 	c.mu.Unlock()
+	t.releases, t.returned = nil, nil
 	return nil
 }
 
 // record writes outcomes and claims, in one store call.
-func (c *coordinator) record(now time.Time, t todo, claim *store.ClaimParams) error {
+func (c *coordinator) record(now time.Time, t *todo, claim *store.ClaimParams) error {
 	var result store.RecordResult
 	err := c.call(func(ctx context.Context) (err error) {
 		if len(t.outcomes) == 0 {
@@ -247,7 +248,6 @@ func (c *coordinator) record(now time.Time, t todo, claim *store.ClaimParams) er
 		return err
 	})
 	if err != nil {
-		c.putBack(todo{outcomes: t.outcomes, finished: t.finished})
 		return err
 	}
 	c.mu.Lock()
@@ -272,6 +272,7 @@ func (c *coordinator) record(now time.Time, t todo, claim *store.ClaimParams) er
 	if len(t.outcomes) > 0 {
 		c.cfg.Recorded(t.outcomes, result)
 	}
+	t.outcomes, t.finished = nil, nil
 	return nil
 }
 
@@ -342,11 +343,15 @@ func (c *coordinator) renew(now time.Time) error {
 
 // renewAside renews what could not start for lack of lease, and puts it back
 // into its lane, or leaves it to its next owner.
-func (c *coordinator) renewAside(now time.Time, items []*item) error {
+func (c *coordinator) renewAside(now time.Time, t *todo) error {
+	items := t.aside
+	if len(items) == 0 {
+		return nil
+	}
 	if err := c.extend(now, items); err != nil {
-		c.putBack(todo{aside: items})
 		return err
 	}
+	t.aside = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, it := range items {

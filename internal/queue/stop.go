@@ -80,13 +80,13 @@ func (c *coordinator) flush() error {
 		if len(t.outcomes) == 0 && len(t.releases) == 0 {
 			return nil
 		}
-		if err := c.giveBackNow(t); err != nil {
-			return err
+		err := c.giveBackNow(&t)
+		if err == nil && len(t.outcomes) > 0 {
+			err = c.record(time.Now(), &t, nil)
 		}
-		if len(t.outcomes) > 0 {
-			if err := c.record(time.Now(), t, nil); err != nil {
-				return err
-			}
+		if err != nil {
+			c.putBack(t)
+			return err
 		}
 	}
 }
