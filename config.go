@@ -50,7 +50,8 @@ type Config struct {
 	// MaxInFlight is how many requests of this process may be open to one
 	// endpoint that has no such setting itself. Defaults to 8.
 	MaxInFlight int
-	// MaxHeldBytes bounds, about, the payloads held in memory. Defaults to 64 MiB.
+	// MaxHeldBytes bounds, about, the payloads held in memory, not counting those
+	// of slow requests. Defaults to 64 MiB.
 	MaxHeldBytes int
 
 	// Poll is how often the store is asked for work that other processes left

@@ -38,6 +38,7 @@ func New(st store.Store, config Config) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.Logger = slog.New(guard{config.Logger.Handler()})
 	d := &Dispatcher{store: st, config: config}
 	if d.keys, err = config.Keys.open(); err != nil {
 		return nil, err
@@ -201,6 +202,19 @@ func (d *Dispatcher) recorded(outcomes []store.Outcome, r store.RecordResult) {
 		}
 		log.LogAttrs(ctx, level, text, attrs...)
 	}
+}
+
+// guard contains panics of the host's log handler.
+type guard struct{ slog.Handler }
+
+func (g guard) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
+	defer func() { _ = recover() }() // there is nowhere left to report it
+	return g.Handler.Enabled(ctx, level)
+}
+
+func (g guard) Handle(ctx context.Context, r slog.Record) error {
+	defer func() { _ = recover() }()
+	return g.Handler.Handle(ctx, r)
 }
 
 // activity counts Run and RunOnce calls under way; the last one out turns off

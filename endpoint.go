@@ -21,6 +21,8 @@ const (
 	descriptionMost  = 1024 // bytes
 	endpointsDefault = 100
 	endpointsMost    = 1000
+	importIDMost     = 1<<53 - 1 // what JavaScript can count to
+	rotationsMost    = 1_000_000
 )
 
 // EndpointParams describes an endpoint to create.
@@ -107,12 +109,12 @@ func (d *Dispatcher) CreateEndpoint(ctx context.Context, p EndpointParams) (Endp
 // secret. An id that is or was in use is [ErrConflict].
 func (d *Dispatcher) ImportEndpoint(ctx context.Context, p ImportParams) (Endpoint, error) {
 	switch {
-	case p.ID < 0:
-		return Endpoint{}, &InvalidError{Field: "id", Rule: "must not be negative"}
+	case p.ID < 0 || p.ID > importIDMost:
+		return Endpoint{}, &InvalidError{Field: "id", Rule: "must be between 0 and 2^53 - 1, so that there are ids above it"}
 	case p.CreatedAt.IsZero():
 		return Endpoint{}, &InvalidError{Field: "created_at", Rule: "is required"}
-	case p.Rotations < 0:
-		return Endpoint{}, &InvalidError{Field: "rotations", Rule: "must not be negative"}
+	case p.Rotations < 0 || p.Rotations > rotationsMost:
+		return Endpoint{}, &InvalidError{Field: "rotations", Rule: fmt.Sprintf("must be between 0 and %d", rotationsMost)}
 	case p.Secret.IsZero():
 		return Endpoint{}, &InvalidError{Field: "secret", Rule: "is required"}
 	case p.Previous.IsZero() != p.PreviousUntil.IsZero():
@@ -122,6 +124,9 @@ func (d *Dispatcher) ImportEndpoint(ctx context.Context, p ImportParams) (Endpoi
 		return Endpoint{}, &InvalidError{Field: "created_at", Rule: "must lie in the years 1970 to 9999"}
 	}
 	if !p.Previous.IsZero() {
+		if err := checkTime(p.PreviousUntil); err != nil {
+			return Endpoint{}, &InvalidError{Field: "previous_until", Rule: "must lie in the years 1970 to 9999"}
+		}
 		if err := d.config.Signer.checkSecret("previous", p.Previous); err != nil {
 			return Endpoint{}, err
 		}
@@ -185,7 +190,7 @@ func (d *Dispatcher) saveEndpoint(ctx context.Context, e Endpoint, current, prev
 	return e, nil
 }
 
-// checkEndpoint checks an endpoint's settings and puts them into their stored
+// checkEndpoint checks a new endpoint's settings and puts them into their stored
 // form.
 func (d *Dispatcher) checkEndpoint(e *Endpoint) error {
 	if e.WorkspaceID <= 0 {
@@ -198,33 +203,57 @@ func (d *Dispatcher) checkEndpoint(e *Endpoint) error {
 	default:
 		return &InvalidError{Field: "kind", Rule: fmt.Sprintf("is unknown; use %q or %q", KindEvent, KindSIEM)}
 	}
-	checked, err := egress.CheckURL(e.URL, d.egressOptions())
-	if err != nil {
+	for _, check := range []func(*Endpoint) error{d.checkURL, d.checkEvents, checkDescription, checkHeaders, checkMaxInFlight} {
+		if err := check(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Dispatcher) checkURL(e *Endpoint) (err error) {
+	if e.URL, err = egress.CheckURL(e.URL, d.egressOptions()); err != nil {
 		return invalid("url", err)
 	}
-	e.URL = checked
+	return nil
+}
+
+func (d *Dispatcher) checkEvents(e *Endpoint) (err error) {
 	if e.Kind == KindSIEM {
 		if len(e.Events) > 0 {
 			return &InvalidError{Field: "events", Rule: "must be empty for kind siem, which gets every event of the workspace"}
 		}
-	} else {
-		if e.Events, err = d.config.Catalog.checkSubscription(e.Events); err != nil {
-			return err
-		}
-		if len(e.Events) == 0 {
-			return &InvalidError{Field: "events", Rule: "must name at least one event type, or the endpoint would never get anything"}
-		}
+		return nil
 	}
+	if e.Events, err = d.config.Catalog.checkSubscription(e.Events); err != nil {
+		return err
+	}
+	if len(e.Events) == 0 {
+		return &InvalidError{Field: "events", Rule: "must name at least one event type, or the endpoint would never get anything"}
+	}
+	return nil
+}
+
+func checkDescription(e *Endpoint) error {
 	switch {
 	case len(e.Description) > descriptionMost:
 		return &InvalidError{Field: "description", Rule: fmt.Sprintf("is %d bytes long, over the limit of %d", len(e.Description), descriptionMost)}
 	case !utf8.ValidString(e.Description) || strings.ContainsRune(e.Description, 0):
 		return &InvalidError{Field: "description", Rule: "must be valid UTF-8 without NUL"}
-	case e.MaxInFlight < 0 || e.MaxInFlight > maxInFlightMost:
-		return &InvalidError{Field: "max_in_flight", Rule: fmt.Sprintf("must be between 0 and %d", maxInFlightMost)}
 	}
+	return nil
+}
+
+func checkHeaders(e *Endpoint) error {
 	if err := egress.CheckHeaders(e.Headers); err != nil {
 		return invalid("headers", err)
+	}
+	return nil
+}
+
+func checkMaxInFlight(e *Endpoint) error {
+	if e.MaxInFlight < 0 || e.MaxInFlight > maxInFlightMost {
+		return &InvalidError{Field: "max_in_flight", Rule: fmt.Sprintf("must be between 0 and %d", maxInFlightMost)}
 	}
 	return nil
 }
@@ -279,8 +308,7 @@ func (d *Dispatcher) UpdateEndpoint(ctx context.Context, workspaceID, id int64, 
 			return Endpoint{}, endpointError(id, err)
 		}
 		before := e
-		u.apply(&e)
-		if err := d.checkEndpoint(&e); err != nil {
+		if err := u.apply(d, &e); err != nil {
 			return Endpoint{}, err
 		}
 		if u.Headers == nil && host(before.URL) != host(e.URL) {
@@ -307,25 +335,39 @@ func (d *Dispatcher) UpdateEndpoint(ctx context.Context, workspaceID, id int64, 
 	}
 }
 
-func (u EndpointUpdate) apply(e *Endpoint) {
+// apply makes the changes and checks them, and nothing else: an endpoint that was
+// saved under other rules can still be paused.
+func (u EndpointUpdate) apply(d *Dispatcher, e *Endpoint) error {
+	var checks []func(*Endpoint) error
 	if u.URL != nil {
 		e.URL = *u.URL
+		checks = append(checks, d.checkURL)
 	}
 	if u.Events != nil {
 		e.Events = slices.Clone(u.Events)
+		checks = append(checks, d.checkEvents)
 	}
 	if u.Description != nil {
 		e.Description = *u.Description
+		checks = append(checks, checkDescription)
 	}
 	if u.Headers != nil {
 		e.Headers = maps.Clone(u.Headers)
+		checks = append(checks, checkHeaders)
 	}
 	if u.MaxInFlight != nil {
 		e.MaxInFlight = *u.MaxInFlight
+		checks = append(checks, checkMaxInFlight)
 	}
 	if u.Active != nil {
 		e.Active, e.PauseReason = *u.Active, ""
 	}
+	for _, check := range checks {
+		if err := check(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func host(raw string) string {

@@ -150,9 +150,17 @@ func (d *Dispatcher) put(ctx context.Context, tx store.Publisher, events []store
 		r, err := tx.Publish(ctx, p)
 		return r.Receipts, publishError(err)
 	}
-	p.Handoff = d.queue.Reserve()
+	size := 0
+	for i := range events {
+		size += len(events[i].Payload)
+	}
+	reserved := d.queue.Reserve(len(events), size/len(events))
+	if reserved != nil {
+		p.Handoff = &reserved.Lease
+	}
+	var r store.PublishResult
+	defer func() { d.queue.Offer(reserved, r.Leases, r.Queued) }() // also if the store panics
 	r, err := d.store.Publish(ctx, p)
-	d.queue.Offer(p.Handoff, r.Leases, r.Queued)
 	return r.Receipts, publishError(err)
 }
 

@@ -95,8 +95,9 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 		return s.result(f, egress.Answer{Final: true}, store.Attempt{StartedAt: started, Error: []byte(r.refused)})
 	}
 	header, logged := r.headers(f.Lease, started)
-	f.Begin()
-	answer := s.client.Do(f.Context(), egress.Request{URL: r.url, Header: header, Body: f.Lease.Payload}, f.Answered)
+	answer := s.client.Do(f.Context(), egress.Request{
+		URL: r.url, Header: header, Body: f.Lease.Payload, Sending: f.Sending,
+	}, f.Answered)
 	if answer.Status == 0 && f.Stopped() {
 		return queue.Result{Interrupted: true}
 	}

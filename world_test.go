@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/elido-app/webhook"
+	"github.com/elido-app/webhook/store"
 	memorystore "github.com/elido-app/webhook/store_memory"
 )
 
@@ -113,7 +114,7 @@ func silent(r *http.Request, _ int) (*http.Response, error) {
 type world struct {
 	*testing.T
 	*webhook.Dispatcher
-	store *memorystore.Store
+	store store.Store
 	net   *network
 	log   *bytes.Buffer
 	stop  func() // stops Run and waits for it
@@ -131,9 +132,11 @@ func bubble(t *testing.T, config webhook.Config, test func(w *world)) {
 	})
 }
 
-func newWorld(t *testing.T, st *memorystore.Store, config webhook.Config) *world {
+func newWorld(t *testing.T, st store.Store, config webhook.Config) *world {
 	w := &world{T: t, store: st, net: &network{}, log: &bytes.Buffer{}, stop: func() {}}
-	config.Egress.Transport = w.net
+	if config.Egress.Transport == nil && config.Egress.Resolver == nil {
+		config.Egress.Transport = w.net
+	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.NewTextHandler(&locked{w: w.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -61,8 +61,8 @@ type LeaseParams struct {
 type Room struct {
 	// Limit is the most in all; not positive means none.
 	Limit int
-	// PerEndpoint is the most for an endpoint that Endpoints does not name; of
-	// an endpoint with a MaxInFlight of its own, that many instead.
+	// PerEndpoint is the most for an endpoint that Endpoints does not name, or its
+	// own MaxInFlight where it has one that is less.
 	PerEndpoint int
 	// Endpoints names the room left for particular endpoints, zero for none.
 	Endpoints map[int64]int
@@ -74,7 +74,7 @@ func (r Room) For(endpointID int64, maxInFlight int) int {
 		return n
 	}
 	if maxInFlight > 0 {
-		return maxInFlight
+		return min(maxInFlight, r.PerEndpoint)
 	}
 	return r.PerEndpoint
 }

@@ -13,8 +13,9 @@
 // microseconds. What ends at an instant is over at that instant.
 //
 // Ownership. Slices and maps are copied in and out: a caller may change what it
-// passed, or what it was given, without the store noticing. Leases of one
-// endpoint may share one [Target], which nobody changes.
+// passed, or what it was given, without the store noticing. Leases that one call
+// returns may share the [Target] of their endpoint and the payload of their
+// event, which nobody changes.
 //
 // All methods are safe for concurrent use by any number of goroutines and, for
 // a store that lives outside the process, of processes.

@@ -41,7 +41,7 @@ func (s *Store) claim(p *store.ClaimParams) store.ClaimResult {
 			break
 		}
 		for room > 0 && len(r.Leases) < p.Room.Limit && e.ready.len() > 0 && e.ready.first().due <= now {
-			r.Leases = append(r.Leases, e.lease(e.ready.first(), p.Token, until))
+			r.Leases = e.lease(r.Leases, e.ready.first(), p.Token, until)
 			room--
 		}
 		if room == 0 {

@@ -228,7 +228,7 @@ func (s *Store) handOff(p *store.LeaseParams, now int64) []store.Lease {
 			continue
 		}
 		e.taken++
-		leases = append(leases, e.lease(d, p.Token, until))
+		leases = e.lease(leases, d, p.Token, until)
 	}
 	return leases
 }

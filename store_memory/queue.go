@@ -185,11 +185,18 @@ func (e *endpoint) renew(d *delivery, until int64) {
 	e.leased.push(d)
 }
 
-// lease gives a ready delivery to a caller.
-func (e *endpoint) lease(d *delivery, token, until int64) store.Lease {
+// lease gives a ready delivery to a caller, after the leases given already.
+func (e *endpoint) lease(given []store.Lease, d *delivery, token, until int64) []store.Lease {
 	d.token = token
 	e.renew(d, until)
-	return store.Lease{
+	// Deliveries of one event mostly follow each other: they share one copy.
+	var payload []byte
+	if n := len(given); n > 0 && given[n-1].EventID == d.event.id {
+		payload = given[n-1].Payload
+	} else {
+		payload = bytes.Clone(d.event.payload)
+	}
+	return append(given, store.Lease{
 		DeliveryID:    d.id,
 		WorkspaceID:   e.record.WorkspaceID,
 		Token:         token,
@@ -197,7 +204,7 @@ func (e *endpoint) lease(d *delivery, token, until int64) store.Lease {
 		EventID:       d.event.id,
 		EventType:     d.event.kind,
 		OrderingKey:   d.event.key,
-		Payload:       bytes.Clone(d.event.payload),
+		Payload:       payload,
 		CreatedAt:     instant(d.created),
 		DueAt:         instant(d.due),
 		Attempts:      d.attempts,
@@ -205,5 +212,5 @@ func (e *endpoint) lease(d *delivery, token, until int64) store.Lease {
 		TotalAttempts: d.total,
 		Interruptions: d.interruptions,
 		Target:        e.aim(),
-	}
+	})
 }

@@ -206,9 +206,15 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 		}
 		if !behind && p.allotment.take(e) {
 			state, token, until = stateLeased, p.allotment.token, p.allotment.until
+			var payload []byte // one copy for all leases of the event
+			if n := len(p.result.Leases); n > 0 && p.result.Leases[n-1].EventID == ev.ID {
+				payload = p.result.Leases[n-1].Payload
+			} else {
+				payload = bytes.Clone(ev.Payload)
+			}
 			p.result.Leases = append(p.result.Leases, store.Lease{
 				DeliveryID: id, WorkspaceID: ev.WorkspaceID, Token: p.allotment.token, Until: at(p.allotment.until),
-				EventID: ev.ID, EventType: ev.Type, OrderingKey: ev.OrderingKey, Payload: bytes.Clone(ev.Payload),
+				EventID: ev.ID, EventType: ev.Type, OrderingKey: ev.OrderingKey, Payload: payload,
 				CreatedAt: at(p.now), DueAt: at(p.now), Budget: budget, Target: e.target,
 			})
 		}

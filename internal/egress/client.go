@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
@@ -24,6 +25,11 @@ type Request struct {
 	// Body is sent with its length. It must not change any more, even after
 	// Do has returned: a receiver may answer before it has read everything.
 	Body []byte
+
+	// Sending, if not nil, is asked when there is a connection and before a byte
+	// is written: false keeps the request from going out. It may be asked
+	// again, should net/http have to take another connection.
+	Sending func() bool
 }
 
 // An Answer is what became of a [Request]. Err is nil once a status line and
@@ -106,6 +112,21 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 		}
 		if proxy != nil {
 			req = req.WithContext(context.WithValue(ctx, proxyKey{}, proxy))
+		}
+	}
+	if r.Sending != nil {
+		if c.dialer == nil { // a replaced transport: this is as close as it gets
+			if !r.Sending() {
+				return nil, Cancelled
+			}
+		} else {
+			req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+				GotConn: func(info httptrace.GotConnInfo) {
+					if !r.Sending() {
+						_ = info.Conn.Close()
+					}
+				},
+			}))
 		}
 	}
 	answer, err := c.transport.RoundTrip(req)

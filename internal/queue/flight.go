@@ -15,6 +15,9 @@ import (
 // answer's headers, or its body, took too long.
 var errTimeLimit = fmt.Errorf("time limit: %w", context.DeadlineExceeded)
 
+// errFenced is the cause if the endpoint changed before the request went out.
+var errFenced = errors.New("the endpoint changed")
+
 // A Flight is one attempt under way.
 type Flight struct {
 	Lease *store.Lease
@@ -29,19 +32,39 @@ type Flight struct {
 	started  time.Duration // since the queue's epoch
 	deadline atomic.Int64  // time.Duration since the queue's epoch
 	timer    *time.Timer   // in RunOnce, instead of the deadline
-	begun    bool
 	slow     bool
+	state    atomic.Int32
+	fenced   atomic.Bool // what goes out from now on would go out too late
 }
+
+// The states of a flight.
+const (
+	notSent   = iota // signing, dialling
+	sent             // the request goes out, or has
+	cancelled        // it must not any more
+)
 
 // Context ends with the attempt's time limit, or when the queue cuts it.
 func (f *Flight) Context() context.Context { return f.ctx }
 
-// Begin says that the request goes out now. A Fence returns only when what was
-// taken from the lane before it has begun.
-func (f *Flight) Begin() {
-	if !f.begun {
-		f.begun = true
-		f.item.lane.starting.leave()
+// Sending asks whether the request may go out, and says that it does. Once a
+// Fence has returned, a request of an older revision may not.
+func (f *Flight) Sending() bool {
+	if f.fenced.Load() {
+		return false
+	}
+	return f.state.CompareAndSwap(notSent, sent) || f.state.Load() == sent
+}
+
+// fenceFor keeps the request from going out, if it has not yet, where it is for
+// an older revision of an endpoint.
+func (f *Flight) fenceFor(endpointID, revision int64) {
+	if f.Lease.Target.EndpointID != endpointID || f.Lease.Target.Revision >= revision {
+		return
+	}
+	f.fenced.Store(true)
+	if f.state.CompareAndSwap(notSent, cancelled) {
+		f.cancel(errFenced)
 	}
 }
 
@@ -61,20 +84,6 @@ func (f *Flight) TimedOut() bool { return errors.Is(context.Cause(f.ctx), errTim
 // Stopped reports whether the attempt was cut by us.
 func (f *Flight) Stopped() bool { return f.ctx.Err() != nil && !f.TimedOut() }
 
-// startGate counts attempts between leaving the lane and going out.
-type startGate struct{ n atomic.Int32 }
-
-func (g *startGate) enter() { g.n.Add(1) }
-func (g *startGate) leave() { g.n.Add(-1) }
-
-// wait returns when all that entered before have left. Between the two lies
-// only the signing, so it polls.
-func (g *startGate) wait() {
-	for g.n.Load() > 0 {
-		time.Sleep(20 * time.Microsecond)
-	}
-}
-
 // worker takes from the lanes until the queue stops or it is not needed.
 func (q *Queue) worker() {
 	defer q.group.Done()
@@ -85,7 +94,7 @@ func (q *Queue) worker() {
 			q.mu.Lock()
 			q.workers--
 			q.land(f, &Result{Unready: errors.New("the attempt ended its goroutine")})
-			q.mu.Unlock()
+			q.unlock()
 		}
 	}()
 	for {
@@ -100,11 +109,11 @@ func (q *Queue) worker() {
 func (q *Queue) send(f *Flight) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
+			// Not the value: a scheme that panics may have put a secret into it.
 			q.cfg.Logger.Error("webhook: panic in an attempt", "delivery_id", f.Lease.DeliveryID,
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				"panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			result = Result{Unready: errors.New("the attempt panicked; see the log")}
 		}
-		f.Begin()
 		f.cancel(nil)
 	}()
 	prepared, err := f.prep.get(q.cfg.Sender, f.Lease.Target)
@@ -117,7 +126,7 @@ func (q *Queue) send(f *Flight) (result Result) {
 // next hands in what became of an attempt and waits for another to make.
 func (q *Queue) next(f *Flight, result *Result) *Flight {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	if f != nil {
 		q.land(f, result)
 	}
@@ -128,6 +137,11 @@ func (q *Queue) next(f *Flight, result *Result) *Flight {
 		}
 		if q.waiting >= q.cfg.Workers {
 			break
+		}
+		if len(q.lines) > 0 {
+			q.unlock()
+			q.mu.Lock()
+			continue
 		}
 		q.waiting++
 		q.work.Wait()
@@ -164,11 +178,11 @@ func (q *Queue) startable(it *item) bool {
 		q.drop(it)
 		return false
 	}
-	if f, fenced := q.fences[it.lane.endpointID]; fenced && it.lease.Target.Revision < f.revision {
+	if q.fenced(it.lease) {
 		q.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
 		return false
 	}
-	if time.Until(it.lease.Until) < q.cfg.Timeout+StartMargin {
+	if q.expiring(it.lease) {
 		q.todo.aside = append(q.todo.aside, it)
 		q.poke()
 		return false
@@ -176,9 +190,19 @@ func (q *Queue) startable(it *item) bool {
 	return true
 }
 
+// fenced reports whether a lease is of before its endpoint's last change.
+func (q *Queue) fenced(l *store.Lease) bool {
+	f, ok := q.fences[l.Target.EndpointID]
+	return ok && l.Target.Revision < f.revision
+}
+
+// expiring reports whether a lease may not outlast an attempt.
+func (q *Queue) expiring(l *store.Lease) bool {
+	return time.Until(l.Until) < q.cfg.Timeout+StartMargin
+}
+
 func (q *Queue) launch(it *item) *Flight {
 	l := it.lane
-	l.starting.enter()
 	if l.prepared == nil || l.prepared.revision != it.lease.Target.Revision {
 		l.prepared = &preparation{revision: it.lease.Target.Revision}
 	}
@@ -186,6 +210,9 @@ func (q *Queue) launch(it *item) *Flight {
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.deadline.Store(int64(f.started + q.cfg.Timeout))
 	q.flights = append(q.flights, f)
+	if l.hung {
+		q.moveAside(f)
+	}
 	if len(q.flights) == 1 {
 		select {
 		case q.watch <- struct{}{}:
@@ -195,6 +222,20 @@ func (q *Queue) launch(it *item) *Flight {
 	return f
 }
 
+// moveAside moves an attempt to the slow pool, if that has room.
+func (q *Queue) moveAside(f *Flight) {
+	if f.slow || q.slow >= q.cfg.Slow {
+		return
+	}
+	f.slow = true
+	q.slow++
+	q.bytes -= f.item.bytes // the slow pool has its own bound
+	f.item.bytes = 0
+	l := f.item.lane
+	l.slow++
+	l.limit = max(1, min(l.limit, l.running))
+}
+
 // land takes in the result of an attempt.
 func (q *Queue) land(f *Flight, r *Result) {
 	last := len(q.flights) - 1
@@ -202,14 +243,15 @@ func (q *Queue) land(f *Flight, r *Result) {
 	q.flights[f.index].index = f.index
 	q.flights[last] = nil
 	q.flights = q.flights[:last]
+	l := f.item.lane
 	if f.slow {
 		q.slow--
+		l.slow--
 	}
-	l := f.item.lane
 	l.running--
 	switch {
 	case r.Interrupted || r.Unready != nil:
-		q.giveBack(f.item, *q.returned(f, r))
+		q.giveBack(f.item, q.returned(f, r))
 	default:
 		l.answered(r, r.Outcome.Attempt.Latency)
 		r.Outcome.DeliveryID, r.Outcome.EndpointID, r.Outcome.Token = f.Lease.DeliveryID, l.endpointID, f.Lease.Token
@@ -251,7 +293,7 @@ func (q *Queue) spare() int { return q.workers - len(q.flights) }
 // none, costs less than a timer for each.
 func (q *Queue) watcher(done <-chan struct{}) {
 	defer q.group.Done()
-	ticker := time.NewTicker(SlowAfter / 10)
+	ticker := time.NewTicker(unprovenAfter)
 	defer ticker.Stop()
 	for {
 		if !q.look() {
@@ -261,7 +303,7 @@ func (q *Queue) watcher(done <-chan struct{}) {
 			case <-done:
 				return
 			}
-			ticker.Reset(SlowAfter / 10)
+			ticker.Reset(unprovenAfter)
 		}
 		select {
 		case <-ticker.C:
@@ -275,17 +317,21 @@ func (q *Queue) watcher(done <-chan struct{}) {
 func (q *Queue) look() bool {
 	now := time.Since(q.epoch)
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.unlock()
 	for _, f := range q.flights {
 		if now >= time.Duration(f.deadline.Load()) {
 			f.cancel(errTimeLimit)
 		}
-		if !f.slow && now-f.started >= SlowAfter && q.slow < q.cfg.Slow {
-			f.slow = true
-			q.slow++
-			l := f.item.lane
-			l.limit = max(1, min(l.limit, l.running))
+		after := SlowAfter
+		if !f.item.lane.proven {
+			after = unprovenAfter
 		}
+		if now-f.started >= after {
+			q.moveAside(f)
+		}
+	}
+	if q.slow > 0 {
+		q.trim()
 	}
 	q.staff()
 	return len(q.flights) > 0

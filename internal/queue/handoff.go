@@ -2,46 +2,60 @@ package queue
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"github.com/elido-app/webhook/store"
 )
 
-// mostHandoff is how many leases one publish may take. The rest is claimed.
-const mostHandoff = 512
+// How many leases one publish may take, for each event and in all. The rest is
+// claimed. What is reserved is kept from others, so it is not more than most
+// publishes need.
+const (
+	mostFanout  = 16
+	mostHandoff = 512
+)
+
+// A Reservation is room kept for the leases of a publish.
+type Reservation struct {
+	Lease store.LeaseParams
+	bytes int
+}
 
 // Reserve returns what a publish in this process may hand off to the queue, or
-// nil if the queue does not run or is full. What it returned must go to Offer.
-func (q *Queue) Reserve() *store.LeaseParams {
+// nil if the queue does not run or is full. size is about the payload bytes of
+// one of the events. What it returned must go to Offer.
+func (q *Queue) Reserve(events, size int) *Reservation {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	limit := min(mostHandoff, q.capacity())
+	defer q.unlock()
+	limit := min(mostHandoff, mostFanout*events, q.capacity(max(size, 1)))
 	if q.state != stateRunning || limit <= 0 {
 		return nil
 	}
+	r := &Reservation{
+		Lease: store.LeaseParams{Token: newToken(), Until: time.Now().Add(q.cfg.Lease), Room: store.Room{
+			Limit:       limit,
+			PerEndpoint: newLaneDepth,
+			Endpoints:   q.rooms(),
+		}},
+		bytes: limit * size,
+	}
 	q.held += limit
-	now := time.Now()
-	return &store.LeaseParams{Token: newToken(), Until: now.Add(q.cfg.Lease), Room: store.Room{
-		Limit:       limit,
-		PerEndpoint: q.cfg.PerEndpoint,
-		Endpoints:   q.rooms(),
-	}}
+	q.bytes += r.bytes
+	return r
 }
 
-// Offer takes the leases of a publish into the lanes. Queued is what the publish
-// said of deliveries left in the store.
-func (q *Queue) Offer(reserved *store.LeaseParams, leases []store.Lease, queued bool) {
-	if reserved == nil {
-		if queued {
-			q.Wake()
-		}
-		return
-	}
+// Offer ends a reservation and takes the leases of the publish into the lanes.
+// Queued is what the publish said of deliveries left in the store.
+func (q *Queue) Offer(reserved *Reservation, leases []store.Lease, queued bool) {
 	q.mu.Lock()
-	q.held -= reserved.Room.Limit
+	if reserved != nil {
+		q.held -= reserved.Lease.Room.Limit
+		q.bytes -= reserved.bytes
+	}
 	if q.state != stateRunning && len(leases) > 0 {
-		q.mu.Unlock()
+		q.unlock()
 		q.release(leases) // stopped meanwhile
 		return
 	}
@@ -50,7 +64,7 @@ func (q *Queue) Offer(reserved *store.LeaseParams, leases []store.Lease, queued 
 		q.due(time.Now())
 		q.poke()
 	}
-	q.mu.Unlock()
+	q.unlock()
 }
 
 // release gives back leases that came too late.
@@ -72,10 +86,10 @@ func (q *Queue) accept(leases []store.Lease) {
 	for i := range leases {
 		l := &leases[i]
 		lane := q.lane(l.Target)
-		it := &item{lease: l, lane: lane}
+		it := &item{lease: l, lane: lane, bytes: len(l.Payload)}
 		lane.held++
 		q.held++
-		q.bytes += len(l.Payload)
+		q.bytes += it.bytes
 		q.average += (len(l.Payload) - q.average) / 16
 		if !now.Before(l.Until) {
 			// The call took longer than the lease. Much may have changed since,
@@ -85,7 +99,7 @@ func (q *Queue) accept(leases []store.Lease) {
 		}
 		lane.push(it)
 		if l.Interruptions >= 5 {
-			q.cfg.Logger.Warn("webhook: delivery was interrupted often; does its payload kill the process?",
+			q.log(slog.LevelWarn, "webhook: delivery was interrupted often; does its payload kill the process?",
 				"delivery_id", l.DeliveryID, "endpoint_id", lane.endpointID, "interruptions", l.Interruptions)
 		}
 		q.ready.push(lane)
@@ -98,38 +112,37 @@ func (q *Queue) drop(items ...*item) {
 	for _, it := range items {
 		it.lane.held--
 		q.held--
-		q.bytes -= len(it.lease.Payload)
+		q.bytes -= it.bytes
 	}
 }
 
-// capacity is how many more leases may be held.
-func (q *Queue) capacity() int {
+// capacity is how many more leases with payloads of a size may be held.
+func (q *Queue) capacity(size int) int {
 	most := 4 * (q.cfg.Workers + q.cfg.Slow)
-	bytes := (q.cfg.HeldBytes - q.bytes) / max(q.average, 1)
-	return min(most-q.held, bytes)
+	return min(most-q.held, (q.cfg.HeldBytes-q.bytes)/size)
 }
 
-// rooms lists the lanes that have something in them.
+// newLaneDepth is the depth of a lane that has not been heard of.
+const newLaneDepth = 2
+
+// rooms lists the lanes that are known.
 func (q *Queue) rooms() map[int64]int {
-	rooms := make(map[int64]int)
+	rooms := make(map[int64]int, len(q.lanes))
 	for id, l := range q.lanes {
-		if l.held > 0 || l.fast {
-			rooms[id] = l.room()
+		if room := l.room(); room != newLaneDepth {
+			rooms[id] = room
 		}
 	}
 	return rooms
 }
 
-// Fence makes sure that nothing leased for an older revision of an endpoint
-// starts after it returns: what waits in the lane goes back to the store.
+// Fence makes sure that no request for an older revision of an endpoint goes out
+// after it returns: what waits in the lane goes back to the store, and so does
+// what is being signed or dialled.
 func (q *Queue) Fence(endpointID, revision int64) {
 	q.mu.Lock()
 	q.fence(endpointID, revision)
-	l := q.lanes[endpointID]
-	q.mu.Unlock()
-	if l != nil {
-		l.starting.wait()
-	}
+	q.unlock()
 }
 
 func (q *Queue) fence(endpointID, revision int64) {
@@ -137,6 +150,12 @@ func (q *Queue) fence(endpointID, revision int64) {
 		return
 	}
 	q.fences[endpointID] = fence{revision: revision, until: time.Now().Add(2 * q.cfg.Lease)}
+	for _, f := range q.flights {
+		f.fenceFor(endpointID, revision)
+	}
+	for f := range q.alone {
+		f.fenceFor(endpointID, revision)
+	}
 	if l := q.lanes[endpointID]; l != nil {
 		for _, it := range l.drain() {
 			if it.lease.Target.Revision < revision {
@@ -160,6 +179,6 @@ func (q *Queue) Tidy(at time.Time) {
 	}
 	q.mu.Lock()
 	q.tidyAt = earlier(q.tidyAt, at)
-	q.mu.Unlock()
+	q.unlock()
 	q.poke()
 }

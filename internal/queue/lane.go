@@ -13,18 +13,20 @@ import (
 // time limit passed.
 type lane struct {
 	endpointID int64
-	bound      int     // most attempts at once
+	bound      int     // most attempts at once, as of
+	revision   int64   // this revision of the endpoint
 	limit      int     // attempts at once now, 1 to bound
 	hung       bool    // an attempt timed out and none succeeded since
+	proven     bool    // it has answered
 	fast       bool    // the last answer came within SlowAfter
 	waiting    []*item // in due order; head is the index of the first
 	head       int
 	running    int  // attempts
+	slow       int  // of them, unanswered for long
 	held       int  // leases: waiting, running, or not recorded yet
 	more       bool // the store has more that is due than the lane had room for
 	queued     bool // it is in the ring
 	idleSince  time.Time
-	starting   startGate
 	prepared   *preparation
 }
 
@@ -33,15 +35,20 @@ type item struct {
 	lease *store.Lease
 	lane  *lane
 	lost  bool // the lease is somebody else's by now
+	bytes int  // what it counts for in Queue.bytes
 }
 
-// depth is how many leases the lane may hold: what can run at once and, where
-// the receiver is quick, as much again as passes while the store commits.
+// depth is how many leases the lane may hold. It follows what the lane can run:
+// an endpoint that does not answer must not fill the memory that others need,
+// one that is quick gets as much as passes while the store commits.
 func (l *lane) depth() int {
-	if l.fast && !l.hung {
-		return 4 * l.bound
+	switch {
+	case l.hung || l.slow > 0:
+		return l.limit
+	case l.fast:
+		return 4 * l.limit
 	}
-	return l.bound
+	return 2 * l.limit
 }
 
 func (l *lane) room() int { return max(0, l.depth()-l.held) }
@@ -82,7 +89,7 @@ func (l *lane) answered(r *Result, latency time.Duration) {
 	case l.hung && r.Outcome.Status != store.StatusDelivered:
 	case r.Outcome.Attempt.Status == 0: // nobody answered: learn nothing
 	default:
-		l.hung = false
+		l.hung, l.proven = false, true
 		l.fast = latency < SlowAfter
 		if l.fast {
 			l.limit = min(l.bound, 2*l.limit)
@@ -147,12 +154,33 @@ func (q *Queue) lane(t *store.Target) *lane {
 		l = &lane{endpointID: t.EndpointID, limit: 1}
 		q.lanes[t.EndpointID] = l
 	}
-	l.bound = q.cfg.PerEndpoint
-	if t.MaxInFlight > 0 {
-		l.bound = t.MaxInFlight
+	if t.Revision >= l.revision { // leases do not come in the order of changes
+		l.revision = t.Revision
+		l.bound = q.cfg.PerEndpoint
+		if t.MaxInFlight > 0 {
+			l.bound = t.MaxInFlight
+		}
+		l.limit = min(l.limit, l.bound)
 	}
-	l.limit = min(l.limit, l.bound)
 	return l
+}
+
+// trim gives back what waits in lanes beyond what they can run, when others need
+// the room.
+func (q *Queue) trim() {
+	most := 4 * (q.cfg.Workers + q.cfg.Slow)
+	if q.held < most/2 && q.bytes < q.cfg.HeldBytes/2 {
+		return
+	}
+	for _, l := range q.lanes {
+		for l.slow > 0 && len(l.waiting)-l.head > max(0, l.depth()-l.running) {
+			last := len(l.waiting) - 1
+			q.giveBack(l.waiting[last], store.Release{LeaseRef: l.waiting[last].lease.Ref()})
+			l.waiting[last] = nil
+			l.waiting = l.waiting[:last]
+			l.more = true
+		}
+	}
 }
 
 // forget drops lanes that have had nothing to do for a while. Those are kept a

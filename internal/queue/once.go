@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -15,19 +16,12 @@ func (q *Queue) RunOnce(ctx context.Context) (int, error) {
 	defer func() {
 		q.mu.Lock()
 		q.forget(time.Now())
-		q.mu.Unlock()
+		q.unlock()
 	}()
-	calls := context.WithoutCancel(ctx)
 	attempts := 0
 	var outcomes []store.Outcome
 	for {
-		claim := &store.ClaimParams{Now: start, LeaseParams: store.LeaseParams{
-			Token: newToken(), Until: time.Now().Add(q.cfg.Lease), Room: store.Room{Limit: 1, PerEndpoint: 1},
-		}}
-		if ctx.Err() != nil {
-			claim = nil
-		}
-		leases, err := q.recordOnce(calls, outcomes, claim)
+		leases, err := q.recordOnce(ctx, outcomes, start)
 		if err != nil {
 			return attempts, err
 		}
@@ -39,58 +33,97 @@ func (q *Queue) RunOnce(ctx context.Context) (int, error) {
 		outcome, release := q.sendOnce(ctx, &leases[0])
 		if release == nil {
 			outcomes = []store.Outcome{outcome}
-		} else if err := q.cfg.Store.Release(calls, []store.Release{*release}); err != nil {
+			continue
+		}
+		err = q.call(context.WithoutCancel(ctx), func(ctx context.Context) error {
+			return q.cfg.Store.Release(ctx, []store.Release{*release})
+		})
+		if err != nil {
 			return attempts, err
 		}
 	}
 }
 
-// recordOnce records what there is and claims, as far as asked.
-func (q *Queue) recordOnce(ctx context.Context, outcomes []store.Outcome, claim *store.ClaimParams) ([]store.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
-	defer cancel()
+// recordOnce records what there is, whatever becomes of ctx, and claims one
+// delivery that was due at start.
+func (q *Queue) recordOnce(ctx context.Context, outcomes []store.Outcome, start time.Time) (leases []store.Lease, err error) {
+	var claim *store.ClaimParams
+	if ctx.Err() == nil {
+		q.mu.Lock()
+		claim = &store.ClaimParams{Now: start, LeaseParams: store.LeaseParams{
+			Token: newToken(), Until: time.Now().Add(q.cfg.Lease),
+			Room: store.Room{Limit: 1, PerEndpoint: 1, Endpoints: map[int64]int{}},
+		}}
+		for id, l := range q.lanes { // what Run has open counts as well
+			claim.Room.Endpoints[id] = min(1, max(0, l.bound-l.running))
+		}
+		q.unlock()
+	}
 	if len(outcomes) == 0 {
 		if claim == nil {
 			return nil, nil
 		}
-		r, err := q.cfg.Store.Claim(ctx, *claim)
-		return r.Leases, err
+		err = q.call(ctx, func(ctx context.Context) error {
+			r, err := q.cfg.Store.Claim(ctx, *claim)
+			leases = r.Leases
+			return err
+		})
+		return leases, err
 	}
-	r, err := q.cfg.Store.Record(ctx, store.RecordParams{Now: time.Now(), Outcomes: outcomes, Health: q.cfg.Health, Claim: claim})
-	if err == nil {
-		q.cfg.Recorded(outcomes, r)
-	}
-	return r.Claim.Leases, err
+	err = q.call(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		r, err := q.cfg.Store.Record(ctx, store.RecordParams{Now: time.Now(), Outcomes: outcomes, Health: q.cfg.Health, Claim: claim})
+		if err == nil {
+			leases = r.Claim.Leases
+			q.cfg.Recorded(outcomes, r)
+		}
+		return err
+	})
+	return leases, err
 }
 
 // sendOnce makes one attempt outside the lanes, with timers of its own.
 func (q *Queue) sendOnce(ctx context.Context, lease *store.Lease) (store.Outcome, *store.Release) {
 	q.mu.Lock()
 	l := q.lane(lease.Target)
-	if f, ok := q.fences[l.endpointID]; ok && lease.Target.Revision < f.revision {
-		q.mu.Unlock()
+	if q.fenced(lease) || q.expiring(lease) || l.running >= l.bound {
+		q.unlock()
 		return store.Outcome{}, &store.Release{LeaseRef: lease.Ref()}
 	}
-	l.starting.enter()
-	q.mu.Unlock()
-
 	f := &Flight{Lease: lease, q: q, item: &item{lease: lease, lane: l}, prep: &preparation{}}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	q.alone[f] = struct{}{}
+	l.running++
+	q.unlock()
 	f.timer = time.AfterFunc(q.cfg.Timeout, func() { f.cancel(errTimeLimit) })
-	defer f.timer.Stop()
-	result := q.send(f)
+	result := q.sendAlone(f)
 	if result.Interrupted || result.Unready != nil {
-		return store.Outcome{}, q.returned(f, &result)
+		q.mu.Lock()
+		defer q.unlock()
+		back := q.returned(f, &result)
+		return store.Outcome{}, &back
 	}
 	result.Outcome.DeliveryID, result.Outcome.EndpointID, result.Outcome.Token = lease.DeliveryID, l.endpointID, lease.Token
 	return result.Outcome, nil
 }
 
+func (q *Queue) sendAlone(f *Flight) Result {
+	defer func() {
+		f.timer.Stop()
+		q.mu.Lock()
+		delete(q.alone, f)
+		f.item.lane.running--
+		q.ready.push(f.item.lane)
+		q.staff()
+		q.unlock()
+	}()
+	return q.send(f)
+}
+
 // returned says how a lease goes back that came to no outcome.
-func (q *Queue) returned(f *Flight, r *Result) *store.Release {
-	back := &store.Release{LeaseRef: f.Lease.Ref()}
+func (q *Queue) returned(f *Flight, r *Result) store.Release {
+	back := store.Release{LeaseRef: f.Lease.Ref()}
 	if r.Unready != nil {
-		q.cfg.Logger.Error("webhook: delivery cannot be attempted; it waits", "delivery_id", f.Lease.DeliveryID,
+		q.log(slog.LevelError, "webhook: delivery cannot be attempted; it waits", "delivery_id", f.Lease.DeliveryID,
 			"endpoint_id", f.Lease.Target.EndpointID, "error", r.Unready)
 		back.DueAt = time.Now().Add(max(time.Minute, store.RetakeDelay(f.Lease.Interruptions+1)))
 		back.Error = []byte(r.Unready.Error())

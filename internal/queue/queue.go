@@ -6,8 +6,10 @@
 // records and claims in batches, and since it takes whatever has gathered while
 // the previous transaction committed, batches need no timer. Workers take from
 // the lanes round-robin. A receiver that hangs fills its own lane: an attempt
-// unanswered after SlowAfter stops counting against the workers, and its lane
-// starts nothing more until somebody answers.
+// unanswered after SlowAfter stops counting against the workers and moves to the
+// slow pool, and its lane starts nothing more until somebody answers. One to an
+// endpoint that has not been heard of yet moves there sooner, and one to an
+// endpoint that let a time limit pass begins there.
 package queue
 
 import (
@@ -24,6 +26,9 @@ import (
 // workers to the slow pool.
 const SlowAfter = 250 * time.Millisecond
 
+// unprovenAfter is SlowAfter for endpoints that have not answered yet.
+const unprovenAfter = SlowAfter / 10
+
 // StartMargin is how much longer than an attempt's time limit its lease must
 // last for a request to be started.
 const StartMargin = 5 * time.Second
@@ -35,8 +40,8 @@ type Sender interface {
 	// waiting, with the error as their last.
 	Prepare(t *store.Target) (any, error)
 
-	// Send makes one attempt. It calls f.Begin just before the request goes
-	// out and f.Answered when status and headers are there. It returns when
+	// Send makes one attempt. It asks f.Sending just before the request goes out
+	// and calls f.Answered when status and headers are there. It returns when
 	// f.Context is done.
 	Send(f *Flight, prepared any) Result
 }
@@ -64,7 +69,7 @@ type Config struct {
 	Workers     int // attempts at once, not counting slow ones
 	Slow        int // slow attempts at once
 	PerEndpoint int // attempts at once to one endpoint
-	HeldBytes   int // payload bytes held in memory, about
+	HeldBytes   int // payload bytes held in memory, about, without the slow ones
 
 	Poll     time.Duration // how often the store is probed
 	Timeout  time.Duration // to the answer's headers
@@ -95,19 +100,21 @@ type Queue struct {
 	work    sync.Cond // workers without work wait here
 	state   state
 	lanes   map[int64]*lane
-	ready   ring            // lanes that can start something
-	fences  map[int64]fence // endpoints that changed lately
-	flights []*Flight       // running attempts
-	slow    int             // of them, in the slow pool
-	workers int             // goroutines
-	waiting int             // of them, without work
-	held    int             // leases in memory, and room promised to publishes
-	bytes   int             // payload bytes of those leases
-	average int             // payload bytes of a lease, lately
-	todo    todo            // for the coordinator
-	nextDue time.Time       // when the store may have something to claim
-	tidyAt  time.Time       // when housekeeping is due
-	group   sync.WaitGroup  // workers and the watcher
+	ready   ring                 // lanes that can start something
+	fences  map[int64]fence      // endpoints that changed lately
+	flights []*Flight            // running attempts
+	alone   map[*Flight]struct{} // those of RunOnce
+	slow    int                  // of them, in the slow pool
+	workers int                  // goroutines
+	waiting int                  // of them, without work
+	held    int                  // leases in memory, and room promised to publishes
+	bytes   int                  // payload bytes of those leases
+	average int                  // payload bytes of a lease, lately
+	todo    todo                 // for the coordinator
+	nextDue time.Time            // when the store may have something to claim
+	tidyAt  time.Time            // when housekeeping is due
+	lines   []line               // to log once the lock is free
+	group   sync.WaitGroup       // workers and the watcher
 }
 
 type state int
@@ -127,6 +134,10 @@ type todo struct {
 	aside    []*item         // whose lease must be renewed before they start
 }
 
+func (t *todo) empty() bool {
+	return len(t.outcomes) == 0 && len(t.releases) == 0 && len(t.aside) == 0
+}
+
 // A fence keeps what was leased before an endpoint changed from starting.
 type fence struct {
 	revision int64
@@ -142,6 +153,7 @@ func New(cfg Config) *Queue {
 		epoch:   time.Now(),
 		lanes:   make(map[int64]*lane),
 		fences:  make(map[int64]fence),
+		alone:   make(map[*Flight]struct{}),
 		average: 1024,
 	}
 	q.work.L = &q.mu
@@ -152,8 +164,30 @@ func New(cfg Config) *Queue {
 func (q *Queue) Wake() {
 	q.mu.Lock()
 	q.due(time.Now())
-	q.mu.Unlock()
+	q.unlock()
 	q.poke()
+}
+
+// A line is a log line that came up under the lock. The host's handler may be
+// slow, or call back.
+type line struct {
+	level slog.Level
+	text  string
+	args  []any
+}
+
+func (q *Queue) log(level slog.Level, text string, args ...any) {
+	q.lines = append(q.lines, line{level, text, args})
+}
+
+// unlock ends the lock and writes what came up under it.
+func (q *Queue) unlock() {
+	lines := q.lines
+	q.lines = nil
+	q.mu.Unlock()
+	for _, l := range lines {
+		q.cfg.Logger.Log(context.Background(), l.level, l.text, l.args...)
+	}
 }
 
 // due notes that the store may have something to claim at an instant.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -16,13 +17,16 @@ const (
 	renewEvery  = 5 * time.Second
 	backoffBase = 50 * time.Millisecond
 	backoffMost = 5 * time.Second
+	lastWords   = 40 * time.Millisecond // for the last store calls, after the grace period
 )
 
 // coordinator is the state of one Run.
 type coordinator struct {
 	*Queue
-	ctx      context.Context // of store calls: outlives the cancellation of Run
-	revision int64           // of the last probe
+	// ctx is that of store calls: it outlives the cancellation of Run by the
+	// grace period, and by what it takes to write down the end.
+	ctx      context.Context
+	revision int64 // of the last probe
 	pollAt   time.Time
 	renewAt  time.Time
 	down     int // store calls that failed in a row
@@ -36,59 +40,70 @@ type coordinator struct {
 func (q *Queue) Run(ctx context.Context) error {
 	q.mu.Lock()
 	if q.state != stateIdle {
-		q.mu.Unlock()
+		q.unlock()
 		return ErrRunning
 	}
 	q.state = stateRunning
-	q.mu.Unlock()
+	q.unlock()
 
-	c := &coordinator{Queue: q, ctx: context.WithoutCancel(ctx)}
+	c := &coordinator{Queue: q}
+	var end context.CancelFunc
+	c.ctx, end = context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(q.cfg.Grace+lastWords, end) })()
 	done := make(chan struct{})
 	q.group.Add(1)
 	go q.watcher(done)
 	defer func() {
 		close(done)
+		q.mu.Lock()
+		q.state = stateStopping // also if this is a panic
+		q.work.Broadcast()
+		q.unlock()
 		if !c.stuck {
 			q.group.Wait()
 		}
 		q.mu.Lock()
 		q.state = stateIdle
-		q.mu.Unlock()
+		q.unlock()
 	}()
+	return c.run(ctx)
+}
 
+func (c *coordinator) run(ctx context.Context) error {
 	if err := c.probe(time.Now()); err != nil {
-		q.mu.Lock()
-		q.state = stateStopping
-		q.work.Broadcast()
-		q.mu.Unlock()
 		_ = c.stop() // what a publish handed off meanwhile
 		return fmt.Errorf("the store does not answer: %w", err)
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return c.stop()
-		case <-q.signal:
-		case <-timer.C:
-		}
-		if err := c.pass(); err != nil {
+	for ctx.Err() == nil {
+		more, err := c.pass()
+		if err != nil {
 			_ = c.stop()
 			return err
 		}
+		if more {
+			continue
+		}
 		timer.Reset(time.Until(c.wakeAt()))
+		select {
+		case <-ctx.Done():
+		case <-c.signal:
+		case <-timer.C:
+		}
 	}
+	return c.stop()
 }
 
-// pass does everything that is to be done now. It returns an error only if there
-// is no use in going on.
-func (c *coordinator) pass() error {
+// pass does a bounded piece of what is to be done now, and reports whether there
+// is more. It returns an error only if there is no use in going on.
+func (c *coordinator) pass() (more bool, err error) {
 	now := time.Now()
 	if now.Before(c.downTill) {
-		return nil
+		return false, nil
 	}
-	err := c.settle(now)
+	more, err = c.settle(now)
 	if err == nil && !now.Before(c.renewAt) {
 		err = c.renew(now)
 	}
@@ -100,22 +115,23 @@ func (c *coordinator) pass() error {
 	}
 	switch {
 	case errors.Is(err, store.ErrClosed):
-		return err
+		return false, err
 	case err != nil:
 		c.down++
 		c.downTill = time.Now().Add(min(backoffBase<<min(c.down-1, 10), backoffMost))
 		c.cfg.Logger.Error("webhook: the store failed; trying again", "error", err, "in_a_row", c.down, "again_in", time.Until(c.downTill).Round(time.Millisecond))
+		return false, nil
 	case c.down > 0:
 		c.cfg.Logger.Info("webhook: the store is back", "failures", c.down)
 		c.down = 0
 	}
-	return nil
+	return more, nil
 }
 
 // wakeAt is when there is something to do next if nobody signals.
 func (c *coordinator) wakeAt() time.Time {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.down > 0 {
 		return c.downTill
 	}
@@ -124,7 +140,7 @@ func (c *coordinator) wakeAt() time.Time {
 		at = earlier(at, c.renewAt)
 	}
 	at = earlier(at, c.tidyAt)
-	if c.capacity() > 0 {
+	if c.capacity(max(c.average, 1)) > 0 {
 		at = earlier(at, c.nextDue)
 	}
 	return at
@@ -137,29 +153,28 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// settle records what came of attempts and claims more, until nothing is left.
-func (c *coordinator) settle(now time.Time) error {
-	for {
-		c.mu.Lock()
-		t := c.takeTodo()
-		claim := c.wantClaim(now)
-		c.mu.Unlock()
-		// What is done is taken out of t, so that an error puts back the rest.
-		err := c.giveBackNow(&t)
-		if err == nil {
-			err = c.renewAside(now, &t)
-		}
-		if err == nil && (len(t.outcomes) > 0 || claim != nil) {
-			err = c.record(now, &t, claim)
-		} else if err == nil {
-			return nil
-		}
-		if err != nil {
-			c.putBack(t)
-			return err
-		}
-		now = time.Now()
+// settle records one batch of what came of attempts, and claims more. It reports
+// whether there is more of either.
+func (c *coordinator) settle(now time.Time) (more bool, err error) {
+	c.mu.Lock()
+	t := c.takeTodo()
+	claim := c.wantClaim(now)
+	c.unlock()
+	// What is done is taken out of t; an error puts back the rest.
+	err = c.giveBackNow(&t)
+	if err == nil {
+		err = c.renewAside(now, &t)
 	}
+	if err == nil && (len(t.outcomes) > 0 || claim != nil) {
+		err = c.record(now, &t, claim)
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if err != nil {
+		c.putBack(t)
+		return false, err
+	}
+	return !c.todo.empty() || c.claimWanted(time.Now()), nil
 }
 
 // takeTodo takes a batch.
@@ -175,8 +190,6 @@ func (q *Queue) takeTodo() todo {
 
 // putBack undoes takeTodo after a store error.
 func (q *Queue) putBack(t todo) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.todo.outcomes = append(t.outcomes, q.todo.outcomes...)
 	q.todo.finished = append(t.finished, q.todo.finished...)
 	q.todo.releases = append(t.releases, q.todo.releases...)
@@ -184,40 +197,53 @@ func (q *Queue) putBack(t todo) {
 	q.todo.aside = append(t.aside, q.todo.aside...)
 }
 
-// wantClaim returns what to claim now, or nil.
-func (q *Queue) wantClaim(now time.Time) *store.ClaimParams {
-	if q.state != stateRunning {
-		return nil
+// claimWanted reports whether the store may have something that there is room
+// for.
+func (q *Queue) claimWanted(now time.Time) bool {
+	if q.state != stateRunning || q.capacity(max(q.average, 1)) <= 0 {
+		return false
 	}
-	limit := min(mostClaim, q.capacity())
-	if limit <= 0 {
-		return nil
+	if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
+		return true
 	}
-	want := !q.nextDue.IsZero() && !now.Before(q.nextDue)
-	if !want {
-		for _, l := range q.lanes {
-			// Half empty is soon enough, and halves the number of claims.
-			if l.more && 2*l.room() >= l.depth() {
-				want = true
-				break
-			}
+	for _, l := range q.lanes {
+		// Half empty is soon enough, and halves the number of claims.
+		if l.more && 2*l.room() >= l.depth() {
+			return true
 		}
 	}
-	if !want {
+	return false
+}
+
+// wantClaim returns what to claim now, or nil.
+func (q *Queue) wantClaim(now time.Time) *store.ClaimParams {
+	if !q.claimWanted(now) {
 		return nil
 	}
 	return &store.ClaimParams{Now: now, LeaseParams: store.LeaseParams{
 		Token: newToken(), Until: now.Add(q.cfg.Lease),
-		Room: store.Room{Limit: limit, PerEndpoint: q.cfg.PerEndpoint, Endpoints: q.rooms()},
+		Room: store.Room{
+			Limit:       min(mostClaim, q.capacity(max(q.average, 1))),
+			PerEndpoint: newLaneDepth,
+			Endpoints:   q.rooms(),
+		},
 	}}
 }
 
-// call runs one store call, bounded in time.
-func (c *coordinator) call(f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(c.ctx, storeTime)
-	defer cancel()
+// call runs one store call, bounded in time. A panic in the store is its error.
+func (q *Queue) call(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	defer func() {
+		cancel()
+		if p := recover(); p != nil {
+			q.cfg.Logger.Error("webhook: panic in the store", "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			err = errors.New("the store panicked; see the log")
+		}
+	}()
 	return f(ctx)
 }
+
+func (c *coordinator) call(f func(ctx context.Context) error) error { return c.Queue.call(c.ctx, f) }
 
 // giveBackNow gives leases back.
 func (c *coordinator) giveBackNow(t *todo) error {
@@ -231,7 +257,7 @@ func (c *coordinator) giveBackNow(t *todo) error {
 	c.mu.Lock()
 	c.drop(t.returned...)
 	c.due(time.Now())
-	c.mu.Unlock()
+	c.unlock()
 	t.releases, t.returned = nil, nil
 	return nil
 }
@@ -268,7 +294,7 @@ func (c *coordinator) record(now time.Time, t *todo, claim *store.ClaimParams) e
 			c.fence(h.EndpointID, h.Revision)
 		}
 	}
-	c.mu.Unlock()
+	c.unlock()
 	if len(t.outcomes) > 0 {
 		c.cfg.Recorded(t.outcomes, result)
 	}
@@ -295,7 +321,7 @@ func (q *Queue) claimed(p *store.ClaimParams, r *store.ClaimResult) {
 		if room, listed := p.Room.Endpoints[id]; listed {
 			l.more = got[id] >= room
 		} else {
-			l.more = got[id] > 0 && got[id] >= l.bound
+			l.more = got[id] > 0 && got[id] >= min(newLaneDepth, l.bound)
 		}
 	}
 }
@@ -313,7 +339,7 @@ func (c *coordinator) probe(now time.Time) error {
 	c.pollAt = now.Add(c.cfg.Poll)
 	c.revision = r.Revision
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	for _, change := range r.Changed {
 		c.fence(change.EndpointID, change.Revision)
 	}
@@ -334,7 +360,7 @@ func (c *coordinator) renew(now time.Time) error {
 			}
 		}
 	}
-	c.mu.Unlock()
+	c.unlock()
 	if len(items) == 0 {
 		return nil
 	}
@@ -353,7 +379,7 @@ func (c *coordinator) renewAside(now time.Time, t *todo) error {
 	}
 	t.aside = nil
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	for _, it := range items {
 		switch {
 		case it.lost:
@@ -394,7 +420,7 @@ func (c *coordinator) extend(now time.Time, items []*item) error {
 			it.lease.Until = until
 		}
 	}
-	c.mu.Unlock()
+	c.unlock()
 	return nil
 }
 
@@ -403,7 +429,7 @@ func (c *coordinator) tidy(now time.Time) error {
 	c.mu.Lock()
 	at := c.tidyAt
 	c.tidyAt = now.Add(time.Hour) // Tidy may bring it forward while we are at it
-	c.mu.Unlock()
+	c.unlock()
 	next := at
 	var err error
 	if !now.Before(at) {
@@ -414,6 +440,6 @@ func (c *coordinator) tidy(now time.Time) error {
 	}
 	c.mu.Lock()
 	c.tidyAt = earlier(next, c.tidyAt)
-	c.mu.Unlock()
+	c.unlock()
 	return err
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -27,17 +28,19 @@ func (c *coordinator) stop() error {
 		c.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
 	}
 	c.todo.aside = nil
-	c.mu.Unlock()
+	c.unlock()
 
+	cut := time.NewTimer(c.cfg.Grace)
+	defer cut.Stop()
 	err := c.flush()
-	if !c.landed(c.cfg.Grace) {
+	if !c.landed(cut.C) {
 		c.mu.Lock()
-		c.cfg.Logger.Warn("webhook: cutting attempts that outlast the grace period", "count", len(c.flights))
+		c.log(slog.LevelWarn, "webhook: cutting attempts that outlast the grace period", "count", len(c.flights))
 		for _, f := range c.flights {
 			f.cancel(errStopped)
 		}
-		c.mu.Unlock()
-		if !c.landed(cutTime) {
+		c.unlock()
+		if !c.landed(time.After(cutTime)) {
 			c.stuck = true
 			err = errors.New("attempts did not end when they were cut")
 		}
@@ -51,21 +54,20 @@ func (c *coordinator) stop() error {
 	return nil
 }
 
-// landed waits until no attempt is under way, recording as they end.
-func (c *coordinator) landed(most time.Duration) bool {
-	deadline := time.NewTimer(most)
-	defer deadline.Stop()
+// landed waits until no attempt is under way, recording as they end, or until
+// the time is over.
+func (c *coordinator) landed(over <-chan time.Time) bool {
 	for {
 		c.mu.Lock()
 		n := len(c.flights)
-		c.mu.Unlock()
+		c.unlock()
 		if n == 0 {
 			return true
 		}
 		select {
 		case <-c.signal:
 			_ = c.flush() // tried again at the end
-		case <-deadline.C:
+		case <-over:
 			return false
 		}
 	}
@@ -76,8 +78,8 @@ func (c *coordinator) flush() error {
 	for {
 		c.mu.Lock()
 		t := c.takeTodo()
-		c.mu.Unlock()
-		if len(t.outcomes) == 0 && len(t.releases) == 0 {
+		c.unlock()
+		if t.empty() {
 			return nil
 		}
 		err := c.giveBackNow(&t)
@@ -85,7 +87,9 @@ func (c *coordinator) flush() error {
 			err = c.record(time.Now(), &t, nil)
 		}
 		if err != nil {
+			c.mu.Lock()
 			c.putBack(t)
+			c.unlock()
 			return err
 		}
 	}

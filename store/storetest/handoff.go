@@ -80,8 +80,8 @@ func handoffRoom(t *trial) {
 	}{
 		{"for everything", store.Room{Limit: plenty, PerEndpoint: plenty}, 4, 2},
 		{"of no limit", store.Room{PerEndpoint: plenty}, 0, 0},
-		{"for one an endpoint", store.Room{Limit: plenty, PerEndpoint: 1}, 1, 2},
-		{"for none but MaxInFlight", store.Room{Limit: plenty}, 0, 2},
+		{"for one an endpoint", store.Room{Limit: plenty, PerEndpoint: 1}, 1, 1},
+		{"for none", store.Room{Limit: plenty}, 0, 0},
 		{"of named endpoints", store.Room{Limit: plenty, PerEndpoint: plenty, Endpoints: map[int64]int{a.ID: 0, b.ID: 3}}, 0, 3},
 	} {
 		events := append(t.eventsTo(a, "", 4), t.eventsTo(b, "", 4)...)
