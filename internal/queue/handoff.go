@@ -118,9 +118,11 @@ func (q *Queue) drop(items ...*item) {
 
 // capacity is how many more leases with payloads of a size may be held.
 func (q *Queue) capacity(size int) int {
-	most := 4 * (q.cfg.Workers + q.cfg.Slow)
-	return min(most-q.held, (q.cfg.HeldBytes-q.bytes)/size)
+	return min(q.most()-q.held, (q.cfg.HeldBytes-q.bytes)/size)
 }
+
+// most is how many leases may be held, whatever their size.
+func (q *Queue) most() int { return 8 * (q.cfg.Workers + q.cfg.Slow) }
 
 // newLaneDepth is the depth of a lane that has not been heard of.
 const newLaneDepth = 2

@@ -40,13 +40,13 @@ type item struct {
 
 // depth is how many leases the lane may hold. It follows what the lane can run:
 // an endpoint that does not answer must not fill the memory that others need,
-// one that is quick gets as much as passes while the store commits.
+// one that is quick gets as much as passes while the store commits, twice.
 func (l *lane) depth() int {
 	switch {
 	case l.hung || l.slow > 0:
 		return l.limit
 	case l.fast:
-		return 4 * l.limit
+		return 16 * l.limit
 	}
 	return 2 * l.limit
 }
@@ -168,7 +168,7 @@ func (q *Queue) lane(t *store.Target) *lane {
 // trim gives back what waits in lanes beyond what they can run, when others need
 // the room.
 func (q *Queue) trim() {
-	most := 4 * (q.cfg.Workers + q.cfg.Slow)
+	most := q.most()
 	if q.held < most/2 && q.bytes < q.cfg.HeldBytes/2 {
 		return
 	}
