@@ -1,4 +1,4 @@
-.PHONY: test check lint fuzz bench
+.PHONY: test check lint fuzz bench peers ipv4
 
 test: ## the README's test command
 	go test work
@@ -11,6 +11,12 @@ lint:
 
 fuzz: ## every fuzz target, FUZZTIME each
 	.ci/fuzz $(or $(FUZZTIME),2m)
+
+ipv4: ## every IPv4 address against a second, independently written classifier
+	go test ./internal/egress -run TestSecondOpinionEverywhere -every-ipv4 -timeout 60m
+
+peers: ## this library beside the bare loop and its peers
+	go -C bench run .
 
 bench: ## Go benchmarks, for benchstat
 	go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),6) work

@@ -87,12 +87,13 @@ func (s *Store) pruneByAge(before time.Time, left *int) (n int) {
 }
 
 // pruneByCount removes the oldest completed deliveries of each endpoint that
-// has more than keep of them.
+// has more than keep of them, in the order of revisions: the same calls lead to
+// the same store.
 func (s *Store) pruneByCount(keep int, left *int) (n int) {
 	if keep <= 0 {
 		return 0
 	}
-	for _, e := range s.endpoints {
+	for e := range s.changes.all() {
 		for e.finished.len() > keep && !e.deleted && take(left) {
 			s.drop(e.finished.first())
 			n++

@@ -59,6 +59,39 @@ func TestDefaultFirstDeliveryID(t *testing.T) {
 	})
 }
 
+// TestDeterministic: a store does the same for the same calls, so that what
+// journals them can make them again.
+func TestDeterministic(t *testing.T) {
+	const endpoints = 20
+	now := time.Date(2026, 9, 21, 9, 14, 2, 0, time.UTC)
+	left := func() (ids []int64) {
+		st := memorystore.New(memorystore.Options{FirstDeliveryID: 1})
+		for range endpoints {
+			endpoint(t, st)
+		}
+		publish(t, st, now, 2)
+		lease := store.LeaseParams{Token: 1, Until: now.Add(time.Minute), Room: store.Room{Limit: 2 * endpoints, PerEndpoint: 2}}
+		claimed, err := st.Claim(t.Context(), store.ClaimParams{Now: now, LeaseParams: lease})
+		require.NoError(t, err)
+		outcomes := make([]store.Outcome, len(claimed.Leases))
+		for i, l := range claimed.Leases {
+			outcomes[i] = store.Outcome{DeliveryID: l.DeliveryID, Token: 1, Status: store.StatusDelivered}
+		}
+		_, err = st.Record(t.Context(), store.RecordParams{Now: now, Outcomes: outcomes})
+		require.NoError(t, err)
+		r, err := st.Maintain(t.Context(), store.MaintainParams{Now: now, KeepPerEndpoint: 1, Limit: endpoints / 2})
+		require.NoError(t, err)
+		require.Equal(t, endpoints/2, r.Pruned)
+		found, err := st.Deliveries(t.Context(), store.DeliveryFilter{WorkspaceID: 1})
+		require.NoError(t, err)
+		for _, d := range found {
+			ids = append(ids, d.ID)
+		}
+		return ids
+	}
+	require.Equal(t, left(), left())
+}
+
 // TestInBubble: a week of retries passes in no time, since the store neither
 // sleeps nor starts anything.
 func TestInBubble(t *testing.T) {
