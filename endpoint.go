@@ -7,11 +7,8 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/elido-app/webhook/internal/egress"
 	"github.com/elido-app/webhook/internal/sig"
 	"github.com/elido-app/webhook/store"
 )
@@ -49,24 +46,6 @@ type EndpointParams struct {
 	Secret Secret
 }
 
-// ImportParams describes an endpoint that comes from another system.
-type ImportParams struct {
-	EndpointParams // with its Secret, which is required
-
-	// ID is the endpoint's id there; zero for a new one.
-	ID int64
-	// CreatedAt is when it was created there; required.
-	CreatedAt time.Time
-	// Rotations is how often its secret was replaced there.
-	Rotations int
-	// Previous is the secret before this one, which signs too until
-	// PreviousUntil. Both or neither.
-	Previous      Secret
-	PreviousUntil time.Time
-	// Paused imports it paused.
-	Paused bool
-}
-
 // EndpointUpdate says what to change. Nil leaves a field as it is.
 type EndpointUpdate struct {
 	URL         *string
@@ -75,19 +54,6 @@ type EndpointUpdate struct {
 	Headers     map[string]string // replaces all; empty and not nil removes them
 	MaxInFlight *int              // zero: the default
 	Active      *bool             // false pauses, true resumes
-}
-
-// RotateOptions says how to replace a secret. The zero value generates one, with
-// an overlap.
-type RotateOptions struct {
-	// Seen is how many rotations the caller has seen (Endpoint.Rotations). If
-	// there was another meanwhile, nothing changes and the error is ErrConflict,
-	// so that a double click cannot end a live secret. Nil does not check.
-	Seen *int
-	// NoOverlap ends the old secret at once: it has leaked.
-	NoOverlap bool
-	// Secret brings one's own, as in EndpointParams.
-	Secret Secret
 }
 
 // CreateEndpoint saves an endpoint and returns it with its secret, which no
@@ -103,45 +69,6 @@ func (d *Dispatcher) CreateEndpoint(ctx context.Context, p EndpointParams) (Endp
 		return Endpoint{}, Secret{}, err
 	}
 	return e, secret, nil
-}
-
-// ImportEndpoint takes over an endpoint from another system, with its id and
-// secret. An id that is or was in use is [ErrConflict].
-func (d *Dispatcher) ImportEndpoint(ctx context.Context, p ImportParams) (Endpoint, error) {
-	switch {
-	case p.ID < 0 || p.ID > importIDMost:
-		return Endpoint{}, &InvalidError{Field: "id", Rule: "must be between 0 and 2^53 - 1, so that there are ids above it"}
-	case p.CreatedAt.IsZero():
-		return Endpoint{}, &InvalidError{Field: "created_at", Rule: "is required"}
-	case p.Rotations < 0 || p.Rotations > rotationsMost:
-		return Endpoint{}, &InvalidError{Field: "rotations", Rule: fmt.Sprintf("must be between 0 and %d", rotationsMost)}
-	case p.Secret.IsZero():
-		return Endpoint{}, &InvalidError{Field: "secret", Rule: "is required"}
-	case p.Previous.IsZero() != p.PreviousUntil.IsZero():
-		return Endpoint{}, &InvalidError{Field: "previous", Rule: "needs both the secret and when it ends"}
-	}
-	if err := checkTime(p.CreatedAt); err != nil {
-		return Endpoint{}, &InvalidError{Field: "created_at", Rule: "must lie in the years 1970 to 9999"}
-	}
-	if !p.Previous.IsZero() {
-		if err := checkTime(p.PreviousUntil); err != nil {
-			return Endpoint{}, &InvalidError{Field: "previous_until", Rule: "must lie in the years 1970 to 9999"}
-		}
-		if err := d.config.Signer.checkSecret("previous", p.Previous); err != nil {
-			return Endpoint{}, err
-		}
-	}
-	e, secret, err := d.newEndpoint(ctx, p.EndpointParams)
-	if err != nil {
-		return Endpoint{}, err
-	}
-	e.ID, e.CreatedAt, e.Rotations = p.ID, p.CreatedAt, p.Rotations
-	e.Imported, e.Active = true, !p.Paused
-	previous, until := p.Previous, p.PreviousUntil.UTC().Truncate(time.Millisecond)
-	if !until.After(e.UpdatedAt) { // over already: not worth storing
-		previous, until = Secret{}, time.Time{}
-	}
-	return d.saveEndpoint(ctx, e, secret, previous, until)
 }
 
 // newEndpoint checks the params of a new endpoint, and makes its secret.
@@ -189,81 +116,6 @@ func (d *Dispatcher) saveEndpoint(ctx context.Context, e Endpoint, current, prev
 	d.config.Logger.Info("webhook: endpoint created", "endpoint_id", e.ID, "workspace_id", e.WorkspaceID, "kind", string(e.Kind), "imported", e.Imported)
 	return e, nil
 }
-
-// checkEndpoint checks a new endpoint's settings and puts them into their stored
-// form.
-func (d *Dispatcher) checkEndpoint(e *Endpoint) error {
-	if e.WorkspaceID <= 0 {
-		return &InvalidError{Field: "workspace_id", Rule: "must be positive"}
-	}
-	switch e.Kind {
-	case KindEvent, KindSIEM:
-	case store.KindDiscord, store.KindTelegram, store.KindSentry:
-		return &InvalidError{Field: "kind", Rule: fmt.Sprintf("%q is not supported by this version; use %q or %q", e.Kind, KindEvent, KindSIEM)}
-	default:
-		return &InvalidError{Field: "kind", Rule: fmt.Sprintf("is unknown; use %q or %q", KindEvent, KindSIEM)}
-	}
-	for _, check := range []func(*Endpoint) error{d.checkURL, d.checkEvents, checkDescription, checkHeaders, checkMaxInFlight} {
-		if err := check(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *Dispatcher) checkURL(e *Endpoint) (err error) {
-	if e.URL, err = egress.CheckURL(e.URL, d.egressOptions()); err != nil {
-		return invalid("url", err)
-	}
-	return nil
-}
-
-func (d *Dispatcher) checkEvents(e *Endpoint) (err error) {
-	if e.Kind == KindSIEM {
-		if len(e.Events) > 0 {
-			return &InvalidError{Field: "events", Rule: "must be empty for kind siem, which gets every event of the workspace"}
-		}
-		return nil
-	}
-	if e.Events, err = d.config.Catalog.checkSubscription(e.Events); err != nil {
-		return err
-	}
-	if len(e.Events) == 0 {
-		return &InvalidError{Field: "events", Rule: "must name at least one event type, or the endpoint would never get anything"}
-	}
-	return nil
-}
-
-func checkDescription(e *Endpoint) error {
-	switch {
-	case len(e.Description) > descriptionMost:
-		return &InvalidError{Field: "description", Rule: fmt.Sprintf("is %d bytes long, over the limit of %d", len(e.Description), descriptionMost)}
-	case !utf8.ValidString(e.Description) || strings.ContainsRune(e.Description, 0):
-		return &InvalidError{Field: "description", Rule: "must be valid UTF-8 without NUL"}
-	}
-	return nil
-}
-
-func checkHeaders(e *Endpoint) error {
-	if err := egress.CheckHeaders(e.Headers); err != nil {
-		return invalid("headers", err)
-	}
-	return nil
-}
-
-func checkMaxInFlight(e *Endpoint) error {
-	if e.MaxInFlight < 0 || e.MaxInFlight > maxInFlightMost {
-		return &InvalidError{Field: "max_in_flight", Rule: fmt.Sprintf("must be between 0 and %d", maxInFlightMost)}
-	}
-	return nil
-}
-
-func (d *Dispatcher) egressOptions() egress.Options {
-	return d.config.Egress.options(d.config.Workers)
-}
-
-// invalid is the error of a rule that another package checked.
-func invalid(field string, err error) error { return &InvalidError{Field: field, Rule: err.Error()} }
 
 // Endpoint returns one endpoint, or [ErrNotFound].
 func (d *Dispatcher) Endpoint(ctx context.Context, workspaceID, id int64) (Endpoint, error) {
@@ -392,55 +244,6 @@ func (d *Dispatcher) PauseEndpoint(ctx context.Context, workspaceID, id int64) (
 func (d *Dispatcher) ResumeEndpoint(ctx context.Context, workspaceID, id int64) (Endpoint, error) {
 	active := true
 	return d.UpdateEndpoint(ctx, workspaceID, id, EndpointUpdate{Active: &active})
-}
-
-// RotateSecret replaces an endpoint's secret and returns the new one, which no
-// later call returns again. It signs from now on; the old one also signs, as the
-// previous, for Signer.Overlap. Rotating within an overlap moves the then-current
-// secret to previous, with an overlap of its own, and ends the oldest.
-func (d *Dispatcher) RotateSecret(ctx context.Context, workspaceID, id int64, o RotateOptions) (Endpoint, Secret, error) {
-	secret := o.Secret
-	if secret.IsZero() {
-		secret = NewSecret(sig.NewSecret())
-	}
-	if err := d.config.Signer.checkSecret("secret", secret); err != nil {
-		return Endpoint{}, Secret{}, err
-	}
-	for {
-		e, err := d.store.Endpoint(ctx, workspaceID, id)
-		if err != nil {
-			return Endpoint{}, Secret{}, endpointError(id, err)
-		}
-		if !e.Kind.Signed() {
-			return Endpoint{}, Secret{}, &InvalidError{Field: "kind", Rule: fmt.Sprintf("%q has no secret to rotate", e.Kind)}
-		}
-		now := time.Now().UTC().Truncate(time.Millisecond)
-		p := store.RotateParams{
-			WorkspaceID: workspaceID,
-			EndpointID:  id,
-			Seen:        e.Rotations,
-			Secret:      d.keys.seal(secret, sealSecret, workspaceID, id),
-			At:          now,
-		}
-		if o.Seen != nil {
-			p.Seen = *o.Seen
-		}
-		if !o.NoOverlap {
-			p.PreviousUntil = d.config.Signer.overlapUntil(e, now)
-		}
-		e, err = d.store.RotateSecret(ctx, p)
-		if errors.Is(err, ErrConflict) && o.Seen == nil && ctx.Err() == nil {
-			continue
-		}
-		if err != nil {
-			return Endpoint{}, Secret{}, endpointError(id, err)
-		}
-		d.queue.Fence(id, e.Revision)
-		d.queue.Tidy(e.PreviousUntil)
-		d.config.Logger.Info("webhook: secret rotated", "endpoint_id", id, "workspace_id", workspaceID,
-			"rotations", e.Rotations, "previous_until", e.PreviousUntil)
-		return e, secret, nil
-	}
 }
 
 // DeleteEndpoint removes an endpoint with its queue and its log. Once it

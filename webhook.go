@@ -22,9 +22,9 @@
 package webhook
 
 // Where to read on: an event and the catalog of event types in event.go and
-// catalog.go, signing and rotation in signer.go, the Dispatcher in
-// dispatcher.go, publishing in publish.go, the endpoint calls in endpoint.go, the
-// log calls in delivery.go, when to retry in retry.go, one attempt in send.go. The
+// catalog.go, signing in signer.go, the Dispatcher in dispatcher.go, publishing in
+// publish.go, the endpoint calls in endpoint.go, rotate.go and import.go, the log
+// calls in delivery.go, when to retry in retry.go, one attempt in send.go. The
 // scheduler is internal/queue.
 
 import (

@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/elido-app/webhook/store"
+)
+
+// settle records one batch of what came of attempts, and claims more. It reports
+// whether there is more of either.
+func (c *coordinator) settle(now time.Time) (more bool, err error) {
+	c.mu.Lock()
+	t := c.takeTodo()
+	claim := c.wantClaim(now)
+	c.unlock()
+	// What is done is taken out of t; an error puts back the rest.
+	err = c.giveBackNow(&t)
+	if err == nil {
+		err = c.renewAside(now, &t)
+	}
+	if err == nil && (len(t.outcomes) > 0 || claim != nil) {
+		err = c.record(now, &t, claim)
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if err != nil {
+		c.putBack(t)
+		return false, err
+	}
+	return !c.todo.empty() || c.claimWanted(time.Now()), nil
+}
+
+// takeTodo takes a batch.
+func (q *Queue) takeTodo() todo {
+	t := q.todo
+	q.todo = todo{}
+	if n := mostRecord; len(t.outcomes) > n {
+		q.todo.outcomes, q.todo.finished = t.outcomes[n:], t.finished[n:]
+		t.outcomes, t.finished = t.outcomes[:n:n], t.finished[:n:n]
+	}
+	return t
+}
+
+// putBack undoes takeTodo after a store error.
+func (q *Queue) putBack(t todo) {
+	q.todo.outcomes = append(t.outcomes, q.todo.outcomes...)
+	q.todo.finished = append(t.finished, q.todo.finished...)
+	q.todo.releases = append(t.releases, q.todo.releases...)
+	q.todo.returned = append(t.returned, q.todo.returned...)
+	q.todo.aside = append(t.aside, q.todo.aside...)
+}
+
+// claimWanted reports whether the store may have something that there is room
+// for.
+func (q *Queue) claimWanted(now time.Time) bool {
+	if q.state != stateRunning || q.capacity(max(q.average, 1)) <= 0 {
+		return false
+	}
+	if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
+		return true
+	}
+	for _, l := range q.lanes {
+		// Half empty is soon enough, and halves the number of claims.
+		if l.more && 2*l.room() >= l.depth() {
+			return true
+		}
+	}
+	return false
+}
+
+// wantClaim returns what to claim now, or nil.
+func (q *Queue) wantClaim(now time.Time) *store.ClaimParams {
+	if !q.claimWanted(now) {
+		return nil
+	}
+	return &store.ClaimParams{Now: now, LeaseParams: store.LeaseParams{
+		Token: newToken(), Until: now.Add(q.cfg.Lease),
+		Room: store.Room{
+			Limit:       min(mostClaim, q.capacity(max(q.average, 1))),
+			PerEndpoint: newLaneDepth,
+			Endpoints:   q.rooms(),
+		},
+	}}
+}
+
+// giveBackNow gives leases back.
+func (c *coordinator) giveBackNow(t *todo) error {
+	if len(t.releases) == 0 {
+		return nil
+	}
+	err := c.call(func(ctx context.Context) error { return c.cfg.Store.Release(ctx, t.releases) })
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.drop(t.returned...)
+	c.due(time.Now())
+	c.unlock()
+	t.releases, t.returned = nil, nil
+	return nil
+}
+
+// record writes outcomes and claims, in one store call.
+func (c *coordinator) record(now time.Time, t *todo, claim *store.ClaimParams) error {
+	var result store.RecordResult
+	err := c.call(func(ctx context.Context) (err error) {
+		if len(t.outcomes) == 0 {
+			result.Claim, err = c.cfg.Store.Claim(ctx, *claim)
+			return err
+		}
+		result, err = c.cfg.Store.Record(ctx, store.RecordParams{Now: now, Outcomes: t.outcomes, Health: c.cfg.Health, Claim: claim})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	for i := range t.outcomes {
+		if o := &t.outcomes[i]; o.Status == store.StatusPending {
+			c.due(o.NextAttemptAt)
+		}
+	}
+	c.drop(t.finished...)
+	if claim != nil {
+		c.claimed(claim, &result.Claim)
+	}
+	if result.Queued && claim == nil {
+		c.due(now)
+	}
+	for _, h := range result.Changes {
+		if h.Paused {
+			c.fence(h.EndpointID, h.Revision)
+		}
+	}
+	c.unlock()
+	if len(t.outcomes) > 0 {
+		c.cfg.Recorded(t.outcomes, result)
+	}
+	t.outcomes, t.finished = nil, nil
+	return nil
+}
+
+// claimed takes claimed leases into the lanes and notes what is left.
+func (q *Queue) claimed(p *store.ClaimParams, r *store.ClaimResult) {
+	q.nextDue = time.Time{}
+	if len(r.Leases) == 0 && !r.NextDue.After(p.Now) && !r.NextDue.IsZero() {
+		// The store has something due that it does not give. Do not ask at once.
+		r.NextDue = p.Now.Add(backoffBase)
+	}
+	q.due(r.NextDue)
+	got := make(map[int64]int)
+	for i := range r.Leases {
+		got[r.Leases[i].Target.EndpointID]++
+	}
+	q.accept(r.Leases)
+	for id, l := range q.lanes {
+		// A lane that was given all it had room for may have left some; so may
+		// one that had no room to begin with.
+		if room, listed := p.Room.Endpoints[id]; listed {
+			l.more = got[id] >= room
+		} else {
+			l.more = got[id] > 0 && got[id] >= min(newLaneDepth, l.bound)
+		}
+	}
+}
