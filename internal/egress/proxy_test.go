@@ -146,6 +146,8 @@ func TestProxyFailures(t *testing.T) {
 	defer cancel()
 	require.Equal(t, Timeout, do(t, ctx, c, newRequest(t, c, "https://hooks.example"), nil).Err)
 	c.Close()
+	c.dialer.mu.Lock()
+	defer c.dialer.mu.Unlock()
 	require.Empty(t, c.dialer.proxied)
 }
 
