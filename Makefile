@@ -1,4 +1,4 @@
-.PHONY: test check lint fuzz bench peers ipv4
+.PHONY: test check lint fuzz bench peers ipv4 machine
 
 test: ## the README's test command
 	go test work
@@ -11,6 +11,9 @@ lint:
 
 fuzz: ## every fuzz target, FUZZTIME each
 	.ci/fuzz $(or $(FUZZTIME),2m)
+
+machine: ## the state machine over the Dispatcher, at length: hours
+	go test . -run TestMachine -rapid.checks=$(or $(CHECKS),5000) -rapid.steps=100 -timeout 0
 
 ipv4: ## every IPv4 address against a second, independently written classifier
 	go test ./internal/egress -run TestSecondOpinionEverywhere -every-ipv4 -timeout 60m
