@@ -540,6 +540,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		{"outage", 2, m.doOutage},
 		{"takeover", 2, m.doTakeover},
 		{"backlog", 3, m.doBacklog},
+		{"overtake", 2, m.doOvertake},
 		{"edge", 1, m.doEdge},
 		{"maintain", 1, m.doMaintain},
 		{"look", 1, m.doLook},
@@ -1104,7 +1105,12 @@ func (m *machine) doRetry() {
 	if len(list) == 0 || m.oneIn(4, "any") {
 		list = m.order
 	}
-	p, d := m.anyParty(), m.deliveries[draw(m, "delivery", list...)]
+	m.retry(m.anyParty(), m.deliveries[draw(m, "delivery", list...)])
+	m.rush()
+}
+
+// retry retries a delivery whose state is known.
+func (m *machine) retry(p *party, d *deliveryModel) {
 	now, except := m.rearm(d)
 	v, err := p.Retry(context.Background(), d.to.workspace, d.id)
 	m.notef("%s: retry delivery %d: %v", p.name, d.id, err)
@@ -1132,6 +1138,38 @@ func (m *machine) doRetry() {
 	}
 	if !applied {
 		except()
+	}
+}
+
+// doOvertake retries a delivery while a later one of its key is under way.
+func (m *machine) doOvertake() {
+	m.observe()
+	var list []*deliveryModel
+	for _, id := range m.order {
+		d := m.deliveries[id]
+		if d.key != "" && !d.gone && d.to.wants(d.to.workspace, d.kind) && d.latest.Status != webhook.StatusPending {
+			list = append(list, d)
+		}
+	}
+	if len(list) == 0 {
+		m.Skip("nothing to overtake")
+	}
+	p, d := m.anyParty(), pick(m, "delivery", list)
+	b := behaviour{kind: draw(m, "behaviour", "", "broken"), latency: draw(m, "latency", 3*time.Second, 8*time.Second)}
+	m.mu.Lock()
+	d.to.behaviour = b
+	m.tracef("endpoint %d behaves %+v", d.to.id, b)
+	m.mu.Unlock()
+	for range rapid.IntRange(1, 2).Draw(m.T, "later ones") {
+		m.events++
+		e := &plannedEvent{Event: webhook.Event{WorkspaceID: d.to.workspace, Type: d.kind, OrderingKey: d.key}}
+		m.fill(e, fmt.Sprintf(`{"id":%d}`, m.events))
+		m.publishOne(p, e)
+	}
+	time.Sleep(draw(m, "time", 0, 100*time.Millisecond, 4*time.Second))
+	m.observe()
+	if !d.gone {
+		m.retry(m.anyParty(), d)
 	}
 	m.rush()
 }
@@ -1259,10 +1297,14 @@ func (m *machine) newEvent() *plannedEvent {
 		data = fmt.Sprintf(`{"content":%d}`, draw(m, "content", 1, 1, 1, 2))
 		e.Type, e.OrderingKey, e.Time = "link.created", draw(m, "key of content", "", "", "", "a"), time.Time{}
 	}
+	m.fill(e, data)
+	return e
+}
+
+func (m *machine) fill(e *plannedEvent, data string) {
 	e.Data = json.RawMessage(data)
 	e.content = e.OrderingKey + data
 	e.payload = fmt.Sprintf(`{"type":"%s","workspace_id":%d,"data":%s,"timestamp":"`, e.Type, e.WorkspaceID, data)
-	return e
 }
 
 // foresee works out what publishing events now must lead to.
@@ -1300,8 +1342,11 @@ func (m *machine) foresee(events []*plannedEvent) (conflict bool) {
 }
 
 func (m *machine) doPublish() {
-	p := m.anyParty()
-	e := m.newEvent()
+	m.publishOne(m.anyParty(), m.newEvent())
+	m.rush()
+}
+
+func (m *machine) publishOne(p *party, e *plannedEvent) {
 	m.publish(p, []*plannedEvent{e}, func(events []webhook.Event) ([]webhook.Receipt, error) {
 		r, err := p.Publish(context.Background(), events[0])
 		if err != nil {
@@ -1309,7 +1354,6 @@ func (m *machine) doPublish() {
 		}
 		return []webhook.Receipt{r}, nil
 	})
-	m.rush()
 }
 
 func (m *machine) doPublishMany() {
