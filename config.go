@@ -62,7 +62,8 @@ type Config struct {
 	Timeout time.Duration
 	// Lease is how long a claimed delivery is this process's. Defaults to three
 	// times Timeout, and no less than 30 s; it must not be less than three times
-	// Timeout, nor than Timeout and 6 s.
+	// Timeout, nor than Timeout and 7 s. A store whose calls take longer than Lease
+	// less Timeout and 5 s never gets to start a request.
 	Lease time.Duration
 	// Grace is how long running attempts may go on when Run is told to stop.
 	// Defaults to 15 s; negative means not at all.
@@ -184,7 +185,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"Poll", &c.Poll, 2 * time.Second, 10 * time.Millisecond, time.Hour},
 		{"Timeout", &c.Timeout, 0, 10 * time.Millisecond, time.Minute},
-		{"Lease", &c.Lease, max(3*c.Timeout, 30*time.Second), max(3*c.Timeout, c.Timeout+queue.StartMargin+time.Second), time.Hour},
+		{"Lease", &c.Lease, max(3*c.Timeout, 30*time.Second), max(3*c.Timeout, c.Timeout+queue.StartMargin+2*time.Second), time.Hour},
 		{"Grace", &c.Grace, 0, -time.Hour, time.Hour},
 		{"Retention.MaxAge", &c.Retention.MaxAge, 0, 0, 100 * 365 * 24 * time.Hour},
 	} {

@@ -43,7 +43,7 @@ func crashConfig() webhook.Config {
 		Egress:  webhook.Egress{AllowLoopback: true},
 		Retry:   webhook.RetryPolicy{Delays: []time.Duration{20 * time.Millisecond, 40 * time.Millisecond}},
 		Timeout: 500 * time.Millisecond,
-		Lease:   7 * time.Second,
+		Lease:   8 * time.Second,
 		Poll:    100 * time.Millisecond,
 		Logger:  quiet(),
 	}

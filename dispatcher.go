@@ -53,6 +53,7 @@ func New(st store.Store, config Config) (*Dispatcher, error) {
 		Workers:     config.Workers,
 		Slow:        config.SlowRequests,
 		PerEndpoint: config.MaxInFlight,
+		MaxBody:     config.MaxBody,
 		HeldBytes:   config.MaxHeldBytes,
 		Poll:        config.Poll,
 		Timeout:     config.Timeout,

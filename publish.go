@@ -161,6 +161,9 @@ func (d *Dispatcher) put(ctx context.Context, tx store.Publisher, events []store
 	var r store.PublishResult
 	defer func() { d.queue.Offer(reserved, r.Leases, r.Queued) }() // also if the store panics
 	r, err := d.store.Publish(ctx, p)
+	if errors.Is(err, ErrOutcomeUnknown) {
+		r = store.PublishResult{Queued: true} // or leased, to nobody: look when that ends
+	}
 	return r.Receipts, publishError(err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/elido-app/webhook"
@@ -166,7 +167,7 @@ func (w *world) run() {
 	go func() { done <- w.Dispatcher.Run(ctx) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
-		require.NoError(w, <-done)
+		assert.NoError(w, <-done)
 	})
 }
 

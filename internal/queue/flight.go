@@ -153,6 +153,9 @@ func (q *Queue) next(f *Flight, result *Result) *Flight {
 
 // take starts the next attempt, if there is one and a free worker for it.
 func (q *Queue) take() *Flight {
+	if q.blind() {
+		return nil
+	}
 	for len(q.flights)-q.slow < q.cfg.Workers {
 		l := q.ready.pop()
 		if l == nil {
@@ -169,6 +172,12 @@ func (q *Queue) take() *Flight {
 		}
 	}
 	return nil
+}
+
+// blind reports whether the store could not be asked for too long: another
+// process may have paused an endpoint meanwhile, so nothing new starts.
+func (q *Queue) blind() bool {
+	return time.Since(q.probedAt) > q.cfg.Poll+blindAfter
 }
 
 // startable reports whether a lease may start a request now. If not it is given
@@ -273,7 +282,7 @@ func (q *Queue) giveBack(it *item, r store.Release) {
 // the same once it has taken its own.
 func (q *Queue) staff() {
 	ready := len(q.ready.lanes) > q.ready.head
-	if q.state != stateRunning || !ready || len(q.flights)-q.slow >= q.cfg.Workers {
+	if q.state != stateRunning || !ready || q.blind() || len(q.flights)-q.slow >= q.cfg.Workers {
 		return
 	}
 	if q.waiting > 0 {

@@ -90,10 +90,10 @@ func (q *Queue) accept(leases []store.Lease) {
 		lane.held++
 		q.held++
 		q.bytes += it.bytes
-		q.average += (len(l.Payload) - q.average) / 16
-		if !now.Before(l.Until) {
-			// The call took longer than the lease. Much may have changed since,
-			// and what kept it from starting may have been forgotten.
+		q.average = max(len(l.Payload), q.average-q.average/16)
+		if !now.Before(l.Until) || q.fenced(l) {
+			// The call took longer than the lease, and what kept it from starting
+			// may have been forgotten; or its endpoint changed meanwhile.
 			q.giveBack(it, store.Release{LeaseRef: l.Ref()})
 			continue
 		}
@@ -118,7 +118,11 @@ func (q *Queue) drop(items ...*item) {
 
 // capacity is how many more leases with payloads of a size may be held.
 func (q *Queue) capacity(size int) int {
-	return min(q.most()-q.held, (q.cfg.HeldBytes-q.bytes)/size)
+	fit := (q.cfg.HeldBytes - q.bytes) / size
+	if q.bytes == 0 {
+		fit = max(fit, 1) // however large, one at a time
+	}
+	return min(q.most()-q.held, fit)
 }
 
 // most is how many leases may be held, whatever their size.
@@ -127,12 +131,12 @@ func (q *Queue) most() int { return 8 * (q.cfg.Workers + q.cfg.Slow) }
 // newLaneDepth is the depth of a lane that has not been heard of.
 const newLaneDepth = 2
 
-// rooms lists the lanes that are known.
+// rooms lists the lanes that were in use lately.
 func (q *Queue) rooms() map[int64]int {
-	rooms := make(map[int64]int, len(q.lanes))
+	rooms := make(map[int64]int)
 	for id, l := range q.lanes {
-		if room := l.room(); room != newLaneDepth {
-			rooms[id] = room
+		if l.held > 0 || l.more || l.idleSince.IsZero() && l.room() != newLaneDepth {
+			rooms[id] = l.room()
 		}
 	}
 	return rooms

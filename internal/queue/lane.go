@@ -178,8 +178,18 @@ func (q *Queue) trim() {
 			q.giveBack(l.waiting[last], store.Release{LeaseRef: l.waiting[last].lease.Ref()})
 			l.waiting[last] = nil
 			l.waiting = l.waiting[:last]
-			l.more = true
+			q.setMore(l, true)
 		}
+	}
+}
+
+// setMore notes whether the store may have more that is due for a lane.
+func (q *Queue) setMore(l *lane, more bool) {
+	l.more = more
+	if more {
+		q.hungry[l] = struct{}{}
+	} else {
+		delete(q.hungry, l)
 	}
 }
 

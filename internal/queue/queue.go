@@ -69,6 +69,7 @@ type Config struct {
 	Workers     int // attempts at once, not counting slow ones
 	Slow        int // slow attempts at once
 	PerEndpoint int // attempts at once to one endpoint
+	MaxBody     int // the largest payload
 	HeldBytes   int // payload bytes held in memory, about, without the slow ones
 
 	Poll     time.Duration // how often the store is probed
@@ -96,25 +97,27 @@ type Queue struct {
 	watch  chan struct{} // one slot: attempts are running
 	epoch  time.Time     // the flights' clock starts here
 
-	mu      sync.Mutex
-	work    sync.Cond // workers without work wait here
-	state   state
-	lanes   map[int64]*lane
-	ready   ring                 // lanes that can start something
-	fences  map[int64]fence      // endpoints that changed lately
-	flights []*Flight            // running attempts
-	alone   map[*Flight]struct{} // those of RunOnce
-	slow    int                  // of them, in the slow pool
-	workers int                  // goroutines
-	waiting int                  // of them, without work
-	held    int                  // leases in memory, and room promised to publishes
-	bytes   int                  // payload bytes of those leases
-	average int                  // payload bytes of a lease, lately
-	todo    todo                 // for the coordinator
-	nextDue time.Time            // when the store may have something to claim
-	tidyAt  time.Time            // when housekeeping is due
-	lines   []line               // to log once the lock is free
-	group   sync.WaitGroup       // workers and the watcher
+	mu       sync.Mutex
+	work     sync.Cond // workers without work wait here
+	state    state
+	lanes    map[int64]*lane
+	ready    ring                 // lanes that can start something
+	hungry   map[*lane]struct{}   // lanes with more
+	fences   map[int64]fence      // endpoints that changed lately
+	flights  []*Flight            // running attempts
+	alone    map[*Flight]struct{} // those of RunOnce
+	slow     int                  // of them, in the slow pool
+	workers  int                  // goroutines
+	waiting  int                  // of them, without work
+	held     int                  // leases in memory, and room promised to publishes
+	bytes    int                  // payload bytes of those leases
+	average  int                  // payload bytes of a lease, lately
+	todo     todo                 // for the coordinator
+	nextDue  time.Time            // when the store may have something to claim
+	tidyAt   time.Time            // when housekeeping is due
+	probedAt time.Time            // what other processes changed before is known
+	lines    []line               // to log once the lock is free
+	group    sync.WaitGroup       // workers and the watcher
 }
 
 type state int
@@ -154,7 +157,8 @@ func New(cfg Config) *Queue {
 		lanes:   make(map[int64]*lane),
 		fences:  make(map[int64]fence),
 		alone:   make(map[*Flight]struct{}),
-		average: 1024,
+		hungry:  make(map[*lane]struct{}),
+		average: cfg.MaxBody, // the worst, until there is something to go by
 	}
 	q.work.L = &q.mu
 	return q

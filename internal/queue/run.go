@@ -15,6 +15,8 @@ const (
 	mostRecord  = 500              // outcomes in one store call
 	mostClaim   = 500              // leases in one store call
 	renewEvery  = 5 * time.Second
+	forgetEvery = 2 * time.Second
+	blindAfter  = time.Second // more than a poll interval without a probe
 	backoffBase = 50 * time.Millisecond
 	backoffMost = 5 * time.Second
 	lastWords   = 40 * time.Millisecond // for the last store calls, after the grace period
@@ -29,9 +31,39 @@ type coordinator struct {
 	revision int64 // of the last probe
 	pollAt   time.Time
 	renewAt  time.Time
-	down     int // store calls that failed in a row
-	downTill time.Time
-	stuck    bool // an attempt ignores being cut
+	forgetAt time.Time
+	// What fails is tried again on its own: housekeeping that cannot be done
+	// holds up no delivery, and a full disk does not keep us from reading.
+	recording, probing, tidying backoff
+	stuck                       bool // an attempt ignores being cut
+}
+
+// backoff puts off what failed.
+type backoff struct {
+	failures int // in a row
+	till     time.Time
+}
+
+// try does something with the store, unless that failed a moment ago. It returns
+// an error only if there is no use in going on.
+func (c *coordinator) try(b *backoff, what string, f func() error) error {
+	if time.Now().Before(b.till) {
+		return nil
+	}
+	err := f()
+	switch {
+	case errors.Is(err, store.ErrClosed):
+		return err
+	case err != nil:
+		b.failures++
+		wait := min(backoffBase<<min(b.failures-1, 10), backoffMost)
+		b.till = time.Now().Add(wait)
+		c.cfg.Logger.Error("webhook: the store failed; trying again", "at", what, "error", err, "in_a_row", b.failures, "again_in", wait)
+	case b.failures > 0:
+		c.cfg.Logger.Info("webhook: the store is back", "at", what, "failures", b.failures)
+		*b = backoff{}
+	}
+	return nil
 }
 
 // Run drives the queue until ctx is cancelled. It returns nil after a clean
@@ -100,50 +132,50 @@ func (c *coordinator) run(ctx context.Context) error {
 // is more. It returns an error only if there is no use in going on.
 func (c *coordinator) pass() (more bool, err error) {
 	now := time.Now()
-	if now.Before(c.downTill) {
-		return false, nil
-	}
-	more, err = c.settle(now)
-	if err == nil && !now.Before(c.renewAt) {
-		err = c.renew(now)
-	}
+	err = c.try(&c.recording, "recording", func() (err error) {
+		if more, err = c.settle(now); err == nil && !now.Before(c.renewAt) {
+			err = c.renew(now)
+		}
+		return err
+	})
 	if err == nil && !now.Before(c.pollAt) {
-		err = c.probe(now)
+		err = c.try(&c.probing, "polling", func() error { return c.probe(now) })
 	}
 	if err == nil {
-		err = c.tidy(now)
+		err = c.try(&c.tidying, "housekeeping", func() error { return c.tidy(now) })
 	}
-	switch {
-	case errors.Is(err, store.ErrClosed):
-		return false, err
-	case err != nil:
-		c.down++
-		c.downTill = time.Now().Add(min(backoffBase<<min(c.down-1, 10), backoffMost))
-		c.cfg.Logger.Error("webhook: the store failed; trying again", "error", err, "in_a_row", c.down, "again_in", time.Until(c.downTill).Round(time.Millisecond))
-		return false, nil
-	case c.down > 0:
-		c.cfg.Logger.Info("webhook: the store is back", "failures", c.down)
-		c.down = 0
+	if !now.Before(c.forgetAt) {
+		c.forgetAt = now.Add(forgetEvery)
+		c.mu.Lock()
+		c.forget(now)
+		c.unlock()
 	}
-	return more, nil
+	return more, err
 }
 
 // wakeAt is when there is something to do next if nobody signals.
 func (c *coordinator) wakeAt() time.Time {
 	c.mu.Lock()
 	defer c.unlock()
-	if c.down > 0 {
-		return c.downTill
+	at := later(c.pollAt, c.probing.till)
+	at = earlier(at, later(c.tidyAt, c.tidying.till))
+	if c.recording.failures > 0 {
+		return earlier(at, c.recording.till)
 	}
-	at := c.pollAt
 	if c.held > 0 {
 		at = earlier(at, c.renewAt)
 	}
-	at = earlier(at, c.tidyAt)
 	if c.capacity(max(c.average, 1)) > 0 {
 		at = earlier(at, c.nextDue)
 	}
 	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -186,7 +218,8 @@ func (c *coordinator) probe(now time.Time) error {
 		c.fence(change.EndpointID, change.Revision)
 	}
 	c.due(r.NextDue)
-	c.forget(now)
+	c.probedAt = now
+	c.staff()
 	return nil
 }
 
@@ -206,17 +239,17 @@ func (c *coordinator) renew(now time.Time) error {
 	if len(items) == 0 {
 		return nil
 	}
-	return c.extend(now, items)
+	return c.extend(items)
 }
 
 // renewAside renews what could not start for lack of lease, and puts it back
 // into its lane, or leaves it to its next owner.
-func (c *coordinator) renewAside(now time.Time, t *todo) error {
+func (c *coordinator) renewAside(t *todo) error {
 	items := t.aside
 	if len(items) == 0 {
 		return nil
 	}
-	if err := c.extend(now, items); err != nil {
+	if err := c.extend(items); err != nil {
 		return err
 	}
 	t.aside = nil
@@ -238,8 +271,8 @@ func (c *coordinator) renewAside(now time.Time, t *todo) error {
 }
 
 // extend renews leases and marks the items whose lease is somebody else's by now.
-func (c *coordinator) extend(now time.Time, items []*item) error {
-	until := now.Add(c.cfg.Lease)
+func (c *coordinator) extend(items []*item) error {
+	until := time.Now().Add(c.cfg.Lease).Round(0) // by the wall clock, as others see it
 	refs := make([]store.LeaseRef, len(items))
 	for i, it := range items {
 		refs[i] = it.lease.Ref()

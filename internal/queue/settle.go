@@ -12,12 +12,18 @@ import (
 func (c *coordinator) settle(now time.Time) (more bool, err error) {
 	c.mu.Lock()
 	t := c.takeTodo()
-	claim := c.wantClaim(now)
+	var claim *store.ClaimParams
+	if len(c.todo.outcomes) == 0 { // or the claim might retake what they are about
+		claim = c.wantClaim(now)
+	}
+	if claim != nil {
+		c.nextDue = time.Time{} // whoever wakes us from now on means the next claim
+	}
 	c.unlock()
 	// What is done is taken out of t; an error puts back the rest.
 	err = c.giveBackNow(&t)
 	if err == nil {
-		err = c.renewAside(now, &t)
+		err = c.renewAside(&t)
 	}
 	if err == nil && (len(t.outcomes) > 0 || claim != nil) {
 		err = c.record(now, &t, claim)
@@ -26,6 +32,9 @@ func (c *coordinator) settle(now time.Time) (more bool, err error) {
 	defer c.unlock()
 	if err != nil {
 		c.putBack(t)
+		if claim != nil {
+			c.due(now)
+		}
 		return false, err
 	}
 	return !c.todo.empty() || c.claimWanted(time.Now()), nil
@@ -60,9 +69,9 @@ func (q *Queue) claimWanted(now time.Time) bool {
 	if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
 		return true
 	}
-	for _, l := range q.lanes {
+	for l := range q.hungry {
 		// Half empty is soon enough, and halves the number of claims.
-		if l.more && 2*l.room() >= l.depth() {
+		if 2*l.room() >= l.depth() {
 			return true
 		}
 	}
@@ -143,7 +152,6 @@ func (c *coordinator) record(now time.Time, t *todo, claim *store.ClaimParams) e
 
 // claimed takes claimed leases into the lanes and notes what is left.
 func (q *Queue) claimed(p *store.ClaimParams, r *store.ClaimResult) {
-	q.nextDue = time.Time{}
 	if len(r.Leases) == 0 && !r.NextDue.After(p.Now) && !r.NextDue.IsZero() {
 		// The store has something due that it does not give. Do not ask at once.
 		r.NextDue = p.Now.Add(backoffBase)
@@ -154,13 +162,22 @@ func (q *Queue) claimed(p *store.ClaimParams, r *store.ClaimResult) {
 		got[r.Leases[i].Target.EndpointID]++
 	}
 	q.accept(r.Leases)
-	for id, l := range q.lanes {
-		// A lane that was given all it had room for may have left some; so may
-		// one that had no room to begin with.
-		if room, listed := p.Room.Endpoints[id]; listed {
-			l.more = got[id] >= room
-		} else {
-			l.more = got[id] > 0 && got[id] >= min(newLaneDepth, l.bound)
+	// A lane that was given all it had room for may have left some; so may one
+	// that had no room to begin with.
+	for l := range q.hungry {
+		if _, listed := p.Room.Endpoints[l.endpointID]; !listed && got[l.endpointID] == 0 {
+			q.setMore(l, false)
+		}
+	}
+	for id, room := range p.Room.Endpoints {
+		if l := q.lanes[id]; l != nil {
+			q.setMore(l, got[id] >= room)
+		}
+	}
+	for id, n := range got {
+		if _, listed := p.Room.Endpoints[id]; !listed {
+			l := q.lanes[id]
+			q.setMore(l, n >= min(newLaneDepth, l.bound))
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (c *coordinator) stop() error {
 		for _, it := range l.drain() {
 			c.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
 		}
-		l.more = false
+		c.setMore(l, false)
 	}
 	for _, it := range c.todo.aside {
 		c.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
