@@ -28,17 +28,20 @@ import (
 	sqlitestore "github.com/elido-app/webhook/store_sqlite"
 )
 
-// machineStores are the stores the machine runs on. Each makes a store that is
-// empty, and returns how a process opens it.
-var machineStores = map[string]func(dir string) func() (store.Store, error){
-	"memory": func(string) func() (store.Store, error) {
+// machineStores are the stores the machine runs on: how many sequences there are
+// by default, and what makes an empty store and returns how a process opens it.
+var machineStores = map[string]struct {
+	checks int
+	create func(dir string) func() (store.Store, error)
+}{
+	"memory": {100, func(string) func() (store.Store, error) {
 		st := memorystore.New(memorystore.Options{FirstDeliveryID: 1})
 		return func() (store.Store, error) { return shared{st}, nil }
-	},
-	"sqlite": func(dir string) func() (store.Store, error) {
+	}},
+	"sqlite": {10, func(dir string) func() (store.Store, error) {
 		path := filepath.Join(dir, "webhooks.db")
 		return func() (store.Store, error) { return sqlitestore.Open(context.Background(), path) }
-	},
+	}},
 }
 
 // shared is a store that outlives those who close it.
@@ -54,13 +57,13 @@ func (shared) Close() error { return nil }
 //
 // For a long run: -run TestMachine -rapid.checks=5000 -rapid.steps=100.
 func TestMachine(t *testing.T) {
-	for name, create := range machineStores {
+	for name, on := range machineStores {
 		t.Run(name, func(t *testing.T) {
-			fewChecks(t, 15)
+			fewChecks(t, on.checks)
 			var total machineStats
 			var first sync.Once
 			rapid.Check(t, func(rt *rapid.T) {
-				m := &machine{T: rt, connect: create(scratch(t, rt))}
+				m := &machine{T: rt, connect: on.create(scratch(t, rt))}
 				var failure any
 				synctest.Test(t, func(*testing.T) {
 					// rapid fails by a panic, which has to come out of the bubble.

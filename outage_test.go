@@ -243,6 +243,18 @@ func TestHousekeepingThatFailsHoldsUpNoDelivery(t *testing.T) {
 	})
 }
 
+func TestRunOnceRecordsWhatItSentThoughTheStoreFailsOnce(t *testing.T) {
+	faultyBubble(t, webhook.Config{}, func(w *world, f *faulty) {
+		w.endpoint(webhook.EndpointParams{})
+		id := w.publish(webhook.Event{}).DeliveryIDs[0]
+		f.set(once("record", func() error { return errors.New("down") }), nil)
+		n, err := w.RunOnce(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, 1, n)
+		require.Equal(w, webhook.StatusDelivered, w.delivery(id).Status)
+	})
+}
+
 func TestAPublishOfUnknownOutcomeIsLookedFor(t *testing.T) {
 	faultyBubble(t, webhook.Config{Poll: time.Hour}, func(w *world, f *faulty) {
 		w.endpoint(webhook.EndpointParams{})

@@ -207,7 +207,8 @@ func (q *Queue) forget(now time.Time) {
 		}
 	}
 	for id, f := range q.fences {
-		if now.After(f.until) {
+		// What waits to be renewed may be older than a fence.
+		if now.After(f.until) && len(q.todo.aside) == 0 {
 			delete(q.fences, id)
 		}
 	}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -70,16 +71,26 @@ func (q *Queue) recordOnce(ctx context.Context, outcomes []store.Outcome, start 
 		})
 		return leases, err
 	}
-	err = q.call(context.WithoutCancel(ctx), func(ctx context.Context) error {
+	record := func(ctx context.Context) error {
 		r, err := q.cfg.Store.Record(ctx, store.RecordParams{Now: time.Now(), Outcomes: outcomes, Health: q.cfg.Health, Claim: claim})
 		if err == nil {
 			leases = r.Claim.Leases
 			q.cfg.Recorded(outcomes, r)
 		}
 		return err
-	})
+	}
+	// What was sent should be known, so a store that fails gets another chance.
+	for i := range onceTries {
+		if err = q.call(context.WithoutCancel(ctx), record); err == nil || errors.Is(err, store.ErrClosed) {
+			break
+		}
+		time.Sleep(backoffBase << i)
+	}
 	return leases, err
 }
+
+// onceTries is how often RunOnce tries to record an outcome.
+const onceTries = 4
 
 // sendOnce makes one attempt outside the lanes, with timers of its own.
 func (q *Queue) sendOnce(ctx context.Context, lease *store.Lease) (store.Outcome, *store.Release) {

@@ -259,7 +259,7 @@ func (c *coordinator) renewAside(t *todo) error {
 		switch {
 		case it.lost:
 			c.drop(it)
-		case c.state != stateRunning:
+		case c.state != stateRunning || c.fenced(it.lease):
 			c.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
 		default:
 			it.lane.push(it)
