@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,38 @@ type broken struct {
 	rotate  func(context.Context, store.RotateParams) (store.Endpoint, error)
 	list    func(context.Context, store.DeliveryFilter) ([]store.Delivery, error)
 	retry   func(context.Context, store.RetryParams) (store.Delivery, error)
+	create  func(context.Context, store.CreateEndpointParams) (store.Endpoint, error)
+	remove  func(ctx context.Context, workspaceID, id int64, at time.Time) error
+	rows    func(ctx context.Context, workspaceID, id int64) ([]store.Attempt, error)
+	renew   func(context.Context, []store.LeaseRef, time.Time) ([]int64, error)
+}
+
+func (b *broken) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) (store.Endpoint, error) {
+	if b.create != nil {
+		return b.create(ctx, p)
+	}
+	return b.Store.CreateEndpoint(ctx, p)
+}
+
+func (b *broken) DeleteEndpoint(ctx context.Context, workspaceID, id int64, at time.Time) error {
+	if b.remove != nil {
+		return b.remove(ctx, workspaceID, id, at)
+	}
+	return b.Store.DeleteEndpoint(ctx, workspaceID, id, at)
+}
+
+func (b *broken) Attempts(ctx context.Context, workspaceID, id int64) ([]store.Attempt, error) {
+	if b.rows != nil {
+		return b.rows(ctx, workspaceID, id)
+	}
+	return b.Store.Attempts(ctx, workspaceID, id)
+}
+
+func (b *broken) Renew(ctx context.Context, leases []store.LeaseRef, until time.Time) ([]int64, error) {
+	if b.renew != nil {
+		return b.renew(ctx, leases, until)
+	}
+	return b.Store.Renew(ctx, leases, until)
 }
 
 func (b *broken) Publish(ctx context.Context, p store.PublishParams) (store.PublishResult, error) {
@@ -183,6 +216,107 @@ func TestBrokenStoresAreCaught(t *testing.T) {
 				return d, nil
 			}
 		}, "retry/concurrent"},
+		"a record that does not look at the token": {func(b *broken, st store.Store) {
+			var mu sync.Mutex
+			last := map[int64]int64{} // by delivery
+			b.claim = func(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				r, err := st.Claim(ctx, p)
+				for _, l := range r.Leases {
+					last[l.DeliveryID] = l.Token
+				}
+				return r, err
+			}
+			b.record = func(ctx context.Context, p store.RecordParams) (store.RecordResult, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				p.Outcomes = slices.Clone(p.Outcomes)
+				for i := range p.Outcomes {
+					if token := last[p.Outcomes[i].DeliveryID]; token != 0 {
+						p.Outcomes[i].Token = token
+					}
+				}
+				return st.Record(ctx, p)
+			}
+		}, "record/stale"},
+		"a create that uses ids again": {func(b *broken, st store.Store) {
+			var mu sync.Mutex
+			var free []int64
+			b.remove = func(ctx context.Context, workspaceID, id int64, at time.Time) error {
+				mu.Lock()
+				defer mu.Unlock()
+				free = append(free, id)
+				return st.DeleteEndpoint(ctx, workspaceID, id, at)
+			}
+			b.create = func(ctx context.Context, p store.CreateEndpointParams) (store.Endpoint, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				e, err := st.CreateEndpoint(ctx, p)
+				if err == nil && len(free) > 0 {
+					e.ID = free[0]
+				}
+				return e, err
+			}
+		}, "create/ids"},
+		"a list that shares its bytes": {func(b *broken, st store.Store) {
+			var mu sync.Mutex
+			payloads := map[int64][]byte{}
+			b.list = func(ctx context.Context, f store.DeliveryFilter) ([]store.Delivery, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				list, err := st.Deliveries(ctx, f)
+				for i := range list {
+					if payloads[list[i].ID] == nil {
+						payloads[list[i].ID] = list[i].Payload
+					}
+					list[i].Payload = payloads[list[i].ID]
+				}
+				return list, err
+			}
+		}, "values/copied out"},
+		"a list in the wrong order where times are equal": {func(b *broken, st store.Store) {
+			b.list = func(ctx context.Context, f store.DeliveryFilter) ([]store.Delivery, error) {
+				list, err := st.Deliveries(ctx, f)
+				slices.SortStableFunc(list, func(a, b store.Delivery) int {
+					if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
+						return c
+					}
+					return int(a.ID - b.ID)
+				})
+				return list, err
+			}
+		}, "deliveries/order"},
+		"a list in a time zone": {func(b *broken, st store.Store) {
+			b.list = func(ctx context.Context, f store.DeliveryFilter) ([]store.Delivery, error) {
+				list, err := st.Deliveries(ctx, f)
+				for i := range list {
+					list[i].CreatedAt = list[i].CreatedAt.In(time.FixedZone("", 3600))
+				}
+				return list, err
+			}
+		}, "values/instants"},
+		"a pause that is only shown": {func(b *broken, st store.Store) {
+			b.update = func(ctx context.Context, e store.Endpoint, c *store.Sealed) (store.Endpoint, error) {
+				active := e.Active
+				e.Active = true
+				e, err := st.UpdateEndpoint(ctx, e, c)
+				e.Active = active
+				return e, err
+			}
+		}, "claim/paused"},
+		"a log without the last attempt": {func(b *broken, st store.Store) {
+			b.rows = func(ctx context.Context, workspaceID, id int64) ([]store.Attempt, error) {
+				rows, err := st.Attempts(ctx, workspaceID, id)
+				return rows[:max(0, len(rows)-1)], err
+			}
+		}, "record/attempts"},
+		"a renewal that loses nothing": {func(b *broken, st store.Store) {
+			b.renew = func(ctx context.Context, leases []store.LeaseRef, until time.Time) ([]int64, error) {
+				_, err := st.Renew(ctx, leases, until)
+				return nil, err
+			}
+		}, "renew/lost"},
 		"a store that panics": {func(b *broken, _ store.Store) {
 			b.claim = func(context.Context, store.ClaimParams) (store.ClaimResult, error) { panic("boom") }
 		}, "claim/lease"},

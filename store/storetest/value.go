@@ -47,7 +47,7 @@ func valueInstants(t *trial) {
 	fine := func(d time.Duration) time.Time { return at(d + 123_456_789).In(zone) }
 	whole := func(got, given time.Time, what string) {
 		if got.Location() != time.UTC {
-			t.failf("%s is in %v, want UTC", what, got.Location())
+			t.failf("%s is %s, want it in UTC", what, got.Format(time.RFC3339Nano))
 		}
 		if got.Nanosecond()%1e6 != 0 {
 			t.failf("%s is %v, want whole milliseconds", what, got)
@@ -81,6 +81,10 @@ func valueInstants(t *trial) {
 	whole(d.CreatedAt, fine(0), "CreatedAt of a delivery")
 	whole(d.NextAttemptAt, fine(0), "NextAttemptAt of a delivery")
 	t.same(d.CompletedAt.IsZero(), true, "CompletedAt of a pending delivery is zero")
+	listed, err := t.st.Deliveries(t.ctx, store.DeliveryFilter{WorkspaceID: home})
+	t.must(err, "Deliveries")
+	whole(listed[0].CreatedAt, fine(0), "CreatedAt of a listed delivery")
+	whole(listed[0].NextAttemptAt, fine(0), "NextAttemptAt of a listed delivery")
 
 	l := t.one(t.claim(fine(0)))
 	whole(l.Until, fine(leaseTime), "Until of a lease")
@@ -97,7 +101,7 @@ func valueInstants(t *trial) {
 	whole(a.StartedAt, fine(time.Second), "StartedAt of an attempt")
 	for what, latency := range map[string]time.Duration{"Latency": a.Latency, "LastLatency": d.LastLatency} {
 		if latency%time.Microsecond != 0 || (o.Attempt.Latency-latency).Abs() >= time.Microsecond {
-			t.failf("%s is %d ns, was given as %d ns", what, latency, o.Attempt.Latency)
+			t.failf("%s is %d ns, was given as %d ns: want whole microseconds", what, latency, o.Attempt.Latency)
 		}
 	}
 	whole(t.probe(0).NextDue, fine(time.Minute), "Probe's NextDue")
@@ -278,6 +282,10 @@ func valuesCopiedOut(t *trial) {
 	found, err := t.st.Deliveries(t.ctx, store.DeliveryFilter{WorkspaceID: home})
 	t.must(err, "Deliveries")
 	spoilLog(found[0])
+	found, err = t.st.Deliveries(t.ctx, store.DeliveryFilter{WorkspaceID: home})
+	t.must(err, "Deliveries")
+	t.same([]string{string(found[0].Payload), string(found[0].Message), string(found[0].LastError)},
+		[]string{string(key.Payload), "message", "error"}, "the list after what Deliveries returned changed")
 	a := t.attempts(id)[0]
 	scribble(a.Error)
 	scribble(a.Response)
