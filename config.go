@@ -65,8 +65,9 @@ type Config struct {
 	// Timeout, nor than Timeout and 7 s. A store whose calls take longer than Lease
 	// less Timeout and 5 s never gets to start a request.
 	Lease time.Duration
-	// Grace is how long running attempts may go on when Run is told to stop.
-	// Defaults to 15 s; negative means not at all.
+	// Grace is how long Run may take to stop. Running attempts may go on for most
+	// of it; the last quarter, at most 1 s, is for writing down how it ended.
+	// Defaults to 15 s; negative cuts them at once.
 	Grace time.Duration
 
 	// MaxBody is the largest body of one event, in bytes. Defaults to 256 KiB.

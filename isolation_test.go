@@ -106,7 +106,7 @@ func TestHangingEndpointsOnSQLite(t *testing.T) {
 	require.NoError(t, err)
 	defer st.Close()
 	w := &world{T: t, net: &network{}, stop: func() {}}
-	w.Dispatcher, err = webhook.New(st, webhook.Config{Egress: webhook.Egress{AllowLoopback: true}, Grace: time.Second, Logger: quiet()})
+	w.Dispatcher, err = webhook.New(st, webhook.Config{Egress: webhook.Egress{AllowLoopback: true}, Grace: 2 * time.Second, Logger: quiet()})
 	require.NoError(t, err)
 	for i := 1; i <= healthyEndpoints+hangingEndpoints; i++ {
 		path := "/hang/"

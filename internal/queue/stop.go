@@ -30,7 +30,8 @@ func (c *coordinator) stop() error {
 	c.todo.aside = nil
 	c.unlock()
 
-	cut := time.NewTimer(c.cfg.Grace)
+	// The last part of the grace period is for writing down how it ended.
+	cut := time.NewTimer(c.cfg.Grace - min(c.cfg.Grace/4, time.Second))
 	defer cut.Stop()
 	err := c.flush()
 	if !c.landed(cut.C) {
