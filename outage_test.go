@@ -255,6 +255,23 @@ func TestRunOnceRecordsWhatItSentThoughTheStoreFailsOnce(t *testing.T) {
 	})
 }
 
+func TestAStopThatSucceedsInTheEndIsClean(t *testing.T) {
+	faultyBubble(t, webhook.Config{MaxInFlight: 1}, func(w *world, f *faulty) {
+		w.net.set(slowly(time.Second))
+		w.endpoint(webhook.EndpointParams{})
+		w.run()
+		w.settle()
+		for range 3 { // one runs, the others wait in the lane
+			w.publish(webhook.Event{})
+		}
+		w.settle()
+		f.set(once("release", func() error { return errors.New("busy") }), nil)
+		w.stop() // requires that Run returns nil
+		require.Equal(w, 1, f.count("record"))
+		require.Len(w, w.net.all(), 1)
+	})
+}
+
 func TestAPublishOfUnknownOutcomeIsLookedFor(t *testing.T) {
 	faultyBubble(t, webhook.Config{Poll: time.Hour}, func(w *world, f *faulty) {
 		w.endpoint(webhook.EndpointParams{})

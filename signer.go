@@ -36,8 +36,8 @@ type Scheme interface {
 }
 
 // SignFunc sets a scheme's headers for one attempt. Keys of h must be in
-// canonical form. A header whose name contains "Signature", and Authorization,
-// are kept out of the delivery log.
+// canonical form. Headers are kept out of the delivery log whose name contains
+// signature, auth, token, secret, password, key or cookie.
 type SignFunc func(h http.Header, m Message)
 
 // Message is what a request is signed over.

@@ -33,7 +33,8 @@ func (c *coordinator) stop() error {
 	// The last part of the grace period is for writing down how it ended.
 	cut := time.NewTimer(c.cfg.Grace - min(c.cfg.Grace/4, time.Second))
 	defer cut.Stop()
-	err := c.flush()
+	_ = c.flush() // what fails is tried again at the end
+	var err error
 	if !c.landed(cut.C) {
 		c.mu.Lock()
 		c.log(slog.LevelWarn, "webhook: cutting attempts that outlast the grace period", "count", len(c.flights))
@@ -46,10 +47,7 @@ func (c *coordinator) stop() error {
 			err = errors.New("attempts did not end when they were cut")
 		}
 	}
-	if e := c.flush(); e != nil {
-		err = e
-	}
-	if err != nil {
+	if err = errors.Join(err, c.flush()); err != nil {
 		return fmt.Errorf("stopped, but not cleanly; leases run out by themselves: %w", err)
 	}
 	return nil
