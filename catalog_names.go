@@ -39,15 +39,6 @@ func matchesOf(name string) []string {
 	return slices.Clip(matches)
 }
 
-// matches returns the subscription entries that select events of a type: its
-// name and its prefixes. The slice is shared, and must not be changed.
-func (c *Catalog) matches(name string) []string {
-	if t := c.types[name]; t != nil {
-		return t.matches
-	}
-	return matchesOf(name)
-}
-
 // checkPublish checks that events of a type can be published. The error is an
 // *[InvalidError] about "type".
 func (c *Catalog) checkPublish(name string) error {
