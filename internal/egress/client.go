@@ -66,33 +66,61 @@ func (c *Client) Do(ctx context.Context, r Request, answered func()) Answer {
 		}
 	}
 	start := time.Now()
-	answer, err := c.send(ctx, r)
-	latency := time.Since(start)
+	var latency time.Duration
+	x, err := c.roundTrip(ctx, &r, func() {
+		latency = time.Since(start)
+		if answered != nil {
+			answered()
+		}
+	})
 	if err != nil {
 		f := classify(ctx, err)
-		return Answer{Err: f, Latency: latency, Refused: f == AddressRefused, TimedOut: f.Timeout()}
+		return Answer{Err: f, Latency: time.Since(start), Refused: f == AddressRefused, TimedOut: f.Timeout()}
 	}
-	if answered != nil {
-		answered()
-	}
-	a := Answer{Status: answer.StatusCode, Header: answer.Header, Latency: latency}
-	if answer.StatusCode == http.StatusSwitchingProtocols {
-		// Its body is the bare connection and would be read as one.
-		_ = answer.Body.Close()
-		return a
-	}
-	if answer.StatusCode <= 0 { // "000" parses
+	a := Answer{Status: x.answer.StatusCode, Header: x.answer.Header, Body: x.body, Cut: x.cut, Latency: latency}
+	if a.Status <= 0 { // "000" parses
 		a.Status, a.Err = 0, AnswerMalformed
 	}
-	a.Body, a.Cut = readBody(answer.Body, answer.ContentLength)
-	_ = answer.Body.Close()
 	return a
 }
 
-// send makes the round trip. GetBody stays nil: with it, net/http would repeat
-// a POST that it thinks safe to repeat, and one call would be two requests.
-func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
-	req := c.template.WithContext(ctx)
+// roundTrip makes the request over the wire, or by way of a transport of the
+// host's or a proxy.
+func (c *Client) roundTrip(ctx context.Context, r *Request, answered func()) (exchange, error) {
+	if c.wire == nil {
+		if r.Sending != nil && !r.Sending() { // this is as close as it gets
+			return exchange{}, Cancelled
+		}
+		return c.through(c.request(ctx, r), answered)
+	}
+	if c.options.Proxy == nil {
+		return c.wire.do(ctx, r, answered)
+	}
+	proxy, err := c.options.Proxy(c.request(ctx, r))
+	switch {
+	case err != nil:
+		return exchange{}, ProxyFailed
+	case proxy == nil:
+		return c.wire.do(ctx, r, answered)
+	}
+	ctx = context.WithValue(ctx, proxyKey{}, proxy)
+	if r.Sending != nil {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) {
+				if !r.Sending() {
+					_ = info.Conn.Close()
+				}
+			},
+		})
+	}
+	return c.through(c.request(ctx, r), answered)
+}
+
+// request puts a request as net/http has it. GetBody stays nil: with it,
+// net/http would repeat a POST that it thinks safe to repeat, and one call would
+// be two requests.
+func (c *Client) request(ctx context.Context, r *Request) *http.Request {
+	req := plainPOST.WithContext(ctx)
 	req.URL, req.Header = r.URL, r.Header
 	if req.Header == nil {
 		req.Header = http.Header{}
@@ -105,71 +133,57 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	} else {
 		req.Body = http.NoBody
 	}
-	if c.options.Proxy != nil && c.dialer != nil {
-		proxy, err := c.options.Proxy(req)
-		if err != nil {
-			return nil, ProxyFailed
-		}
-		if proxy != nil {
-			req = req.WithContext(context.WithValue(ctx, proxyKey{}, proxy))
-		}
-	}
-	if r.Sending != nil {
-		if c.dialer == nil { // a replaced transport: this is as close as it gets
-			if !r.Sending() {
-				return nil, Cancelled
-			}
-		} else {
-			req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-				GotConn: func(info httptrace.GotConnInfo) {
-					if !r.Sending() {
-						_ = info.Conn.Close()
-					}
-				},
-			}))
-		}
-	}
-	answer, err := c.transport.RoundTrip(req)
+	return req
+}
+
+// through makes the request with a transport.
+func (c *Client) through(req *http.Request, answered func()) (x exchange, err error) {
+	x.answer, err = c.transport.RoundTrip(req)
 	switch {
 	case err != nil:
-		return nil, err
-	case answer == nil: // a replaced transport may do anything
-		return nil, RequestFailed
-	case answer.Body == nil:
-		answer.Body = http.NoBody
+		return x, err
+	case x.answer == nil: // a replaced transport may do anything
+		return x, RequestFailed
+	case x.answer.Body == nil:
+		x.answer.Body = http.NoBody
 	}
-	return answer, nil
+	answered()
+	if x.answer.StatusCode != http.StatusSwitchingProtocols { // whose body is the bare connection
+		x.body, x.cut, _ = readBody(x.answer.Body, x.answer.ContentLength)
+	}
+	_ = x.answer.Body.Close()
+	return x, nil
 }
 
 // buffers holds what bodies of unknown or great length are read into.
 var buffers = sync.Pool{New: func() any { return new([keepLimit]byte) }}
 
-// readBody reads up to readLimit bytes and keeps up to keepLimit. A body read
-// to its end lets its connection be used again.
-func readBody(body io.Reader, length int64) (kept []byte, cut bool) {
+// readBody reads up to readLimit bytes and keeps up to keepLimit. Whole says
+// that the body was read to its end, so that its connection can be used again;
+// cut, that kept is not all of it.
+func readBody(body io.Reader, length int64) (kept []byte, cut, whole bool) {
 	switch {
 	case body == http.NoBody || length == 0:
-		return nil, false
+		return nil, false, true
 	case length > 0 && length <= 1024:
 		// Short enough to be believed: read in place.
 		kept = make([]byte, length)
 		n, err := fill(body, kept)
-		return kept[:n:n], n < len(kept) && err != nil
+		whole = n == len(kept)
+		return kept[:n:n], !whole && err != nil, whole
 	}
 	buf := buffers.Get().(*[keepLimit]byte)
 	defer buffers.Put(buf)
 	n, err := fill(body, buf[:])
 	kept = bytes.Clone(buf[:n])
-	if err != nil {
-		return kept, !errors.Is(err, io.EOF)
-	}
-	// buf is full. Whether that was all is known only by reading on.
+	// If buf is full, whether that was all is known only by reading on.
 	more := 0
 	for err == nil && keepLimit+more < readLimit {
 		n, err = fill(body, buf[:])
 		more += n
 	}
-	return kept, more > 0 || !errors.Is(err, io.EOF)
+	whole = errors.Is(err, io.EOF)
+	return kept, more > 0 || !whole, whole
 }
 
 // fill reads until buf is full or the reader ends. Unlike io.ReadFull it

@@ -33,8 +33,8 @@ func TestOnTheWire(t *testing.T) {
 	require.Positive(t, a.Latency)
 	require.False(t, a.Cut)
 	// Nothing else: no Accept-Encoding, no Expect, no Idempotency-Key.
-	require.Equal(t, "POST /a%0d%0ab%2F//c?x=%2F&y[]=1 HTTP/1.1\r\nHost: "+r.host+"\r\nUser-Agent: Elido-Webhooks/1.0\r\n"+
-		"Content-Length: 7\r\nContent-Type: application/json\r\n\r\n", *r.lastHead.Load())
+	require.Equal(t, "POST /a%0d%0ab%2F//c?x=%2F&y[]=1 HTTP/1.1\r\nHost: "+r.host+"\r\nContent-Type: application/json\r\n"+
+		"User-Agent: Elido-Webhooks/1.0\r\nContent-Length: 7\r\n\r\n", *r.lastHead.Load())
 
 	req.Header, req.Body = nil, nil
 	require.Equal(t, 200, do(t, t.Context(), c, req, nil).Status)
@@ -76,7 +76,7 @@ func TestMalformed(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nabc":                     AnswerMalformed,
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc":                0, // failed, whatever the name
 		"HTTP/1.1 200 OK\r\nA: b":                                              ConnectionClosed,
-		"HTTP/1.":                                                              AnswerMalformed,
+		"HTTP/1.":                                                              ConnectionClosed,
 		"":                                                                     ConnectionClosed,
 	} {
 		r := serve(t, func(c net.Conn, _ int64) bool { io.WriteString(c, answer); return false })
@@ -109,9 +109,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // counting makes c count the bytes it reads.
 func counting(c *Client) *atomic.Int64 {
 	var read atomic.Int64
-	transport := c.transport.(*http.Transport)
-	dial := transport.DialContext
-	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := c.wire.dial
+	c.wire.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err

@@ -65,18 +65,14 @@ func newDialer(o Options) *dialer {
 	return d
 }
 
-// dial is the transport's DialContext.
+// dial opens a plain connection.
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, done := d.begin(ctx)
 	defer done()
-	conn, err := d.connect(ctx, network, address)
-	if err != nil || proxyFrom(ctx) != nil {
-		return conn, err // what goes through a proxy may become TLS
-	}
-	return &exactConn{Conn: conn}, nil
+	return d.connect(ctx, network, address)
 }
 
-// dialTLS is the transport's DialTLSContext. It does the handshake itself so
+// dialTLS opens one with TLS. It does the handshake itself so
 // that lookup, TCP and TLS share one bound, and a fault of TLS is known as one.
 func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, done := d.begin(ctx)
@@ -92,10 +88,7 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 		_ = raw.Close()
 		return nil, handshakeError{err}
 	}
-	if proxyFrom(ctx) != nil {
-		return conn, nil
-	}
-	return &exactConn{Conn: conn}, nil
+	return conn, nil
 }
 
 // begin registers a dial and bounds it: in time, and by close.

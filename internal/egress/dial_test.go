@@ -271,7 +271,6 @@ func TestIdleConnections(t *testing.T) {
 	require.Equal(t, 3*time.Second, transport.IdleConnTimeout)
 	require.True(t, transport.DisableCompression)
 	require.EqualValues(t, 64<<10, transport.MaxResponseHeaderBytes)
-	require.Nil(t, transport.Proxy)
 	require.Equal(t, "{HTTP1}", transport.Protocols.String())
 	require.True(t, slices.Equal([]string{"http/1.1"}, transport.TLSClientConfig.NextProtos))
 }

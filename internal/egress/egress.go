@@ -36,6 +36,7 @@ const (
 	defaultIdlePerHost = 8
 
 	headerLimit = 64 << 10 // of an answer's status line and headers, 1xx answers included
+	headerLines = 1000     // of the same: net/http spends up to 100 bytes on each
 	readLimit   = 64 << 10 // of an answer's body
 	keepLimit   = 16 << 10 // of what was read
 )
@@ -88,9 +89,9 @@ type Options struct {
 // concurrent use.
 type Client struct {
 	options   Options
-	template  *http.Request
-	transport http.RoundTripper
-	dialer    *dialer // nil when Options.Transport is set
+	dialer    *dialer           // nil when Options.Transport is set
+	wire      *wire             // likewise
+	transport http.RoundTripper // that one, or what speaks to proxies
 }
 
 // New returns a Client. It starts no goroutine and opens no connection. The
@@ -105,28 +106,28 @@ func New(o Options) (*Client, error) {
 		}
 	}
 	o.AllowPrefixes = slices.Clone(o.AllowPrefixes)
-	c := &Client{
-		options:   o,
-		template:  &http.Request{Method: http.MethodPost},
-		transport: o.Transport,
-	}
-	if c.transport == nil {
-		c.dialer = newDialer(o)
-		c.transport = newTransport(o, c.dialer)
-	}
-	return c, nil
-}
-
-func newTransport(o Options, d *dialer) *http.Transport {
 	perHost := o.IdlePerHost
 	if perHost == 0 {
 		perHost = defaultIdlePerHost
 	}
+	c := &Client{options: o, transport: o.Transport}
+	if c.transport == nil {
+		c.dialer = newDialer(o)
+		c.wire = &wire{dial: c.dialer.dial, dialTLS: c.dialer.dialTLS, idle: pool{perHost: perHost}}
+		c.transport = newTransport(c.dialer, perHost)
+	}
+	return c, nil
+}
+
+// newTransport returns what speaks to proxies. Requests that go through none do
+// not come here.
+func newTransport(d *dialer, perHost int) *http.Transport {
 	// HTTP/1.1 only: over HTTP/2 one connection is shared by every request
 	// to a host, and so is its fate.
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	t := &http.Transport{
+	return &http.Transport{
+		Proxy:                  proxyOf,
 		OnProxyConnectResponse: checkConnect,
 		DialContext:            d.dial,
 		DialTLSContext:         d.dialTLS,
@@ -138,18 +139,15 @@ func newTransport(o Options, d *dialer) *http.Transport {
 		MaxResponseHeaderBytes: headerLimit,
 		Protocols:              protocols,
 	}
-	if o.Proxy != nil {
-		t.Proxy = proxyOf
-	}
-	return t
 }
 
 // Close ends the dials under way, waits for them, and closes idle connections.
 // The caller first ends the requests that are running. The Client may be used
 // again afterwards.
 func (c *Client) Close() {
-	if c.dialer != nil {
+	if c.wire != nil {
 		c.dialer.close()
+		c.wire.idle.close()
 	}
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
