@@ -4,7 +4,6 @@ package sqlitestore
 
 import (
 	"context"
-	"maps"
 	"math"
 	"time"
 
@@ -48,11 +47,6 @@ func (a *allotment) barred(endpointID int64) bool {
 	return ok && n <= a.byEndpoint[endpointID]
 }
 
-func copyRoom(r store.Room) store.Room {
-	r.Endpoints = maps.Clone(r.Endpoints)
-	return r
-}
-
 // maxRetaken bounds how many leases that ran out one claim turns into due work.
 const maxRetaken = 1000
 
@@ -75,16 +69,16 @@ var (
 		FROM webhook_deliveries d JOIN webhook_events e ON e.seq = d.event_seq
 		WHERE d.endpoint_id = ? AND d.state = 0 AND d.due_at <= ?
 		ORDER BY d.due_at, d.id LIMIT ?`}
-	updateLeased    = &query{`UPDATE webhook_deliveries SET state = 1, token = ?, lease_until = ? WHERE id = ?`}
+	updateLeased = &query{`UPDATE webhook_deliveries SET state = 1, token = ?, lease_until = ?
+		WHERE id IN (SELECT value FROM json_each(?))`}
+	selectNextDue = &query{`SELECT due_at FROM webhook_deliveries
+		WHERE endpoint_id = ? AND state = 0 ORDER BY due_at, id LIMIT 1 OFFSET ?`}
 	selectLeaseEnds = &query{`SELECT lease_until, endpoint_id FROM webhook_deliveries
 		WHERE state = 1 AND lease_until >= ? ORDER BY lease_until LIMIT ?`}
 )
 
 // Claim implements store.Store.
 func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
-	if ctx.Done() != nil {
-		p.Room = copyRoom(p.Room)
-	}
 	var result store.ClaimResult
 	err := s.write(ctx, "claim", max(p.Room.Limit, 1), func(tx *transaction) (err error) {
 		result, err = tx.claim(p)
@@ -178,6 +172,9 @@ func (tx *transaction) claim(p store.ClaimParams) (store.ClaimResult, error) {
 			}
 		}
 	}
+	if err := tx.lease(a, result.Leases); err != nil {
+		return result, err
+	}
 	if err := tx.addLeaseEnd(ends, a, &next); err != nil {
 		return result, err
 	}
@@ -185,7 +182,19 @@ func (tx *transaction) claim(p store.ClaimParams) (store.ClaimResult, error) {
 	return result, nil
 }
 
-// claimLane leases what is due in one endpoint's lane, as far as there is room,
+// lease writes the leases down that a claim gives.
+func (tx *transaction) lease(a *allotment, leases []store.Lease) error {
+	if len(leases) == 0 {
+		return nil
+	}
+	var ids idList
+	for i := range leases {
+		ids = ids.add(leases[i].DeliveryID)
+	}
+	return tx.run(updateLeased, nil, a.token, a.until, ids.value())
+}
+
+// claimLane takes what is due in one endpoint's lane, as far as there is room,
 // and adds when the rest is due.
 func (tx *transaction) claimLane(e *endpoint, now int64, a *allotment, result *store.ClaimResult, next *earliest) error {
 	room := min(a.left(e), a.room.Limit-a.given)
@@ -202,20 +211,16 @@ func (tx *transaction) claimLane(e *endpoint, now int64, a *allotment, result *s
 	if err != nil {
 		return err
 	}
-	taken := result.Leases[from:]
-	for i := range taken {
-		a.take(e)
-		if err := tx.run(updateLeased, nil, a.token, a.until, taken[i].DeliveryID); err != nil {
-			return err
-		}
-	}
-	if len(taken) > 0 {
+	taken := len(result.Leases) - from
+	if taken > 0 {
+		a.given += taken
+		a.byEndpoint[e.id] += taken
 		tx.ready(e.id)
 	}
 	if a.left(e) <= 0 {
 		return nil
 	}
-	return tx.run(selectFirstDue, func(r row) { next.add(integer(r[0])) }, e.id)
+	return tx.run(selectNextDue, func(r row) { next.add(integer(r[0])) }, e.id, int64(taken))
 }
 
 // lane is an endpoint with ready deliveries, or with a lease.

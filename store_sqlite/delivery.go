@@ -16,12 +16,15 @@ import (
 
 // deliveryColumns are what readDelivery reads.
 const deliveryColumns = `d.id, e.workspace_id, d.endpoint_id, e.id, e.type, d.ordering_key, d.state,
-	d.attempts, d.budget, d.total_attempts, d.interruptions, d.last_status, d.last_latency, d.last_error,
+	d.attempts, d.budget, d.total_attempts, d.interruptions, a.status, a.latency, d.last_error,
 	d.created_at, d.completed_at, d.due_at, e.payload, d.message`
+
+// lastAttempt joins what deliveryColumns take from the last attempt.
+const lastAttempt = ` LEFT JOIN webhook_attempts a ON a.delivery_id = d.id AND a.number = d.total_attempts`
 
 // selectDelivery finds a delivery of a workspace whose endpoint is not deleted.
 var selectDelivery = &query{`SELECT ` + deliveryColumns + `
-	FROM webhook_deliveries d JOIN webhook_events e ON e.seq = d.event_seq
+	FROM webhook_deliveries d JOIN webhook_events e ON e.seq = d.event_seq` + lastAttempt + `
 	WHERE d.id = ? AND e.workspace_id = ?
 	AND EXISTS (SELECT 1 FROM webhook_endpoints p WHERE p.id = d.endpoint_id AND p.deleted_at IS NULL)`}
 

@@ -3,10 +3,8 @@
 package sqlitestore
 
 import (
-	"bytes"
 	"context"
 	"database/sql/driver"
-	"slices"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -24,15 +22,15 @@ var (
 // heldLease is a delivery that a token still holds. Its lease may have run out;
 // then it is ready, or blocked behind a manual retry, and not leased.
 type heldLease struct {
-	state, endpointID, totalAttempts int64
-	key                              driver.Value
+	state, token, endpointID, totalAttempts int64
+	key                                     driver.Value
 }
 
 // held returns the delivery if the token holds it, otherwise nil.
 func (tx *transaction) held(id, token int64) (l *heldLease, err error) {
 	err = tx.run(selectHeld, func(r row) {
 		if integer(r[0]) < stateDelivered && r[1] == driver.Value(token) {
-			l = &heldLease{state: integer(r[0]), endpointID: integer(r[2]), key: r[3], totalAttempts: integer(r[4])}
+			l = &heldLease{state: integer(r[0]), token: token, endpointID: integer(r[2]), key: r[3], totalAttempts: integer(r[4])}
 		}
 	}, id)
 	return l, err
@@ -40,9 +38,6 @@ func (tx *transaction) held(id, token int64) (l *heldLease, err error) {
 
 // Renew implements store.Store.
 func (s *Store) Renew(ctx context.Context, leases []store.LeaseRef, until time.Time) ([]int64, error) {
-	if ctx.Done() != nil {
-		leases = slices.Clone(leases)
-	}
 	var lost []int64
 	err := s.write(ctx, "renew", len(leases), func(tx *transaction) error {
 		lost = nil
@@ -80,12 +75,6 @@ func (tx *transaction) renew(ref store.LeaseRef, until int64) (renewed bool, err
 
 // Release implements store.Store.
 func (s *Store) Release(ctx context.Context, releases []store.Release) error {
-	if ctx.Done() != nil {
-		releases = slices.Clone(releases)
-		for i := range releases {
-			releases[i].Error = bytes.Clone(releases[i].Error)
-		}
-	}
 	return s.write(ctx, "release", len(releases), func(tx *transaction) error {
 		for i := range releases {
 			if err := tx.release(&releases[i]); err != nil {

@@ -36,7 +36,7 @@ func listing(f store.DeliveryFilter) (string, []any) {
 		return `SELECT ` + deliveryColumns + `
 			FROM webhook_events e
 			CROSS JOIN webhook_deliveries d ON d.id >= e.first_delivery AND d.id < e.first_delivery + e.deliveries
-			CROSS JOIN webhook_endpoints p ON p.id = d.endpoint_id AND p.deleted_at IS NULL
+			CROSS JOIN webhook_endpoints p ON p.id = d.endpoint_id AND p.deleted_at IS NULL` + lastAttempt + `
 			WHERE e.id = ? AND e.workspace_id = ?` + where + newestFirst + ` LIMIT ? OFFSET ?`,
 			append(args, limit(f.Limit), int64(f.Offset))
 	}
@@ -60,7 +60,7 @@ func listing(f store.DeliveryFilter) (string, []any) {
 			ORDER BY l.created_at DESC, l.id DESC LIMIT ? OFFSET ?)
 		SELECT ` + deliveryColumns + `
 		FROM page CROSS JOIN webhook_deliveries d ON d.id = page.id
-		JOIN webhook_events e ON e.seq = d.event_seq` + newestFirst, args
+		JOIN webhook_events e ON e.seq = d.event_seq` + lastAttempt + newestFirst, args
 }
 
 const newestFirst = ` ORDER BY d.created_at DESC, d.id DESC`

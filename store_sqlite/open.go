@@ -109,13 +109,14 @@ func (f file) unmoved(connected bool) error {
 	return nil
 }
 
-// source is how a file is named to the driver. path is absolute.
+// source is how a file is named to the driver. path is absolute. A connection is
+// used by one goroutine at a time, so SQLite need not lock it for every call.
 func source(path, mode string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // a volume of Windows
 	}
-	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=" + mode}
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=" + mode + "&_mutex=no"}
 	return u.String()
 }
 

@@ -14,20 +14,15 @@ var (
 	selectKey = &query{`SELECT digest, event_id, deliveries FROM webhook_idempotency WHERE workspace_id = ? AND key = ?`}
 	insertKey = &query{`INSERT INTO webhook_idempotency (workspace_id, key, digest, event_id, deliveries, created_at)
 		VALUES (?, ?, ?, ?, ?, ?)`}
-	insertEvent = &query{`INSERT INTO webhook_events
-		(seq, id, workspace_id, type, occurred_at, first_delivery, deliveries, remaining, payload)
-		VALUES (?, ?, ?, ?, ?, ?, ?7, ?7, ?)`}
-	insertDelivery = &query{`INSERT INTO webhook_deliveries
-		(id, endpoint_id, event_seq, state, due_at, token, lease_until, ordering_key, budget, created_at)
-		VALUES (?, ?, ?, ?, ?5, ?, ?, ?, ?, ?5)`}
+	insertEvents = newBulk(`INSERT INTO webhook_events
+		(seq, id, workspace_id, type, occurred_at, first_delivery, deliveries, remaining, payload)`, 9)
+	insertDeliveries = newBulk(`INSERT INTO webhook_deliveries
+		(id, endpoint_id, event_seq, state, due_at, token, lease_until, ordering_key, budget, created_at)`, 10)
 	selectDue = &query{`SELECT 1 FROM webhook_deliveries WHERE endpoint_id = ? AND state = 0 AND due_at <= ? LIMIT 1`}
 )
 
 // Publish implements store.Publisher.
 func (s *Store) Publish(ctx context.Context, p store.PublishParams) (store.PublishResult, error) {
-	if ctx.Done() != nil {
-		p = copyPublish(p)
-	}
 	var result store.PublishResult
 	err := s.write(ctx, "publish", 2*len(p.Events), func(tx *transaction) (err error) {
 		result, err = tx.publish(p)
@@ -37,22 +32,6 @@ func (s *Store) Publish(ctx context.Context, p store.PublishParams) (store.Publi
 		return store.PublishResult{}, err
 	}
 	return result, nil
-}
-
-// copyPublish copies what the caller may change once its call gave up.
-func copyPublish(p store.PublishParams) store.PublishParams {
-	p.Events = slices.Clone(p.Events)
-	for i := range p.Events {
-		ev := &p.Events[i]
-		ev.Payload = bytes.Clone(ev.Payload)
-		ev.Matches = slices.Clone(ev.Matches)
-	}
-	if p.Handoff != nil {
-		h := *p.Handoff
-		h.Room = copyRoom(h.Room)
-		p.Handoff = &h
-	}
-	return p
 }
 
 func (tx *transaction) publish(p store.PublishParams) (store.PublishResult, error) {
@@ -65,7 +44,10 @@ func (tx *transaction) publish(p store.PublishParams) (store.PublishResult, erro
 			return store.PublishResult{}, err
 		}
 	}
-	pub := publication{tx: tx, now: p.Now.UnixMilli(), result: store.PublishResult{Receipts: receipts}}
+	pub := publication{
+		tx: tx, now: p.Now.UnixMilli(), result: store.PublishResult{Receipts: receipts},
+		events: inserter{tx: tx, bulk: insertEvents}, deliveries: inserter{tx: tx, bulk: insertDeliveries},
+	}
 	if p.Handoff != nil {
 		pub.allotment = newAllotment(*p.Handoff)
 	}
@@ -95,6 +77,12 @@ func (tx *transaction) publish(p store.PublishParams) (store.PublishResult, erro
 		if err != nil {
 			return store.PublishResult{}, err
 		}
+	}
+	if err := pub.events.flush(); err != nil {
+		return store.PublishResult{}, err
+	}
+	if err := pub.deliveries.flush(); err != nil {
+		return store.PublishResult{}, err
 	}
 	return pub.result, nil
 }
@@ -152,6 +140,8 @@ type publication struct {
 	now       int64
 	allotment *allotment // nil without a handoff
 	result    store.PublishResult
+
+	events, deliveries inserter
 	// behind tells of endpoints whether they have other due work, which new
 	// deliveries come after.
 	behind map[int64]bool
@@ -167,7 +157,7 @@ func (p *publication) store(ev *store.NewEvent) ([]int64, error) {
 	tx.counter.event++
 	seq, first, n := tx.counter.event, tx.counter.delivery+1, int64(len(endpoints))
 	tx.counter.delivery += n
-	err = tx.run(insertEvent, nil, seq, ev.ID, ev.WorkspaceID, ev.Type, moment(ev.OccurredAt), first, n, ev.Payload)
+	err = p.events.add(seq, ev.ID, ev.WorkspaceID, ev.Type, moment(ev.OccurredAt), first, n, n, ev.Payload)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +180,9 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 	}
 	state, key := stateReady, orderingKey(ev.OrderingKey)
 	if key != nil {
+		if err := p.deliveries.flush(); err != nil { // some may be of this key
+			return err
+		}
 		held, err := tx.has(selectPendingOfKey, e.id, key)
 		if err != nil {
 			return err
@@ -226,7 +219,7 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 			p.behind[e.id] = true
 		}
 	}
-	return tx.run(insertDelivery, nil, id, e.id, seq, int64(state), p.now, token, until, key, int64(budget))
+	return p.deliveries.add(id, e.id, seq, int64(state), p.now, token, until, key, int64(budget), p.now)
 }
 
 // isBehind reports whether an endpoint has due work that comes first.

@@ -3,34 +3,29 @@
 package sqlitestore
 
 import (
-	"bytes"
 	"context"
 	"database/sql/driver"
-	"maps"
-	"slices"
 
 	"github.com/elido-app/webhook/store"
 )
 
-// A SELECT followed by an UPDATE takes half the time of an UPDATE with a
-// RETURNING clause, for which SQLite makes a temporary table.
 var (
+	selectAllHeld = &query{`SELECT d.id, d.state, d.token, d.endpoint_id, d.ordering_key, d.total_attempts
+		FROM json_each(?) j CROSS JOIN webhook_deliveries d ON d.id = j.value`}
 	updateRecorded = &query{`UPDATE webhook_deliveries SET state = ?, due_at = ifnull(?, due_at), completed_at = ?,
-		last_status = ?, last_latency = ?, last_error = ?, message = ?,
+		last_error = ?, message = ?, attempts = attempts + 1, total_attempts = total_attempts + 1, interruptions = 0,
+		token = NULL, lease_until = NULL WHERE id = ?`}
+	updateDelivered = &query{`UPDATE webhook_deliveries SET state = 3, completed_at = ?, last_error = NULL, message = NULL,
 		attempts = attempts + 1, total_attempts = total_attempts + 1, interruptions = 0, token = NULL, lease_until = NULL
-		WHERE id = ?`}
-	insertAttempt = &query{`INSERT INTO webhook_attempts
-		(delivery_id, number, started_at, latency, status, error, headers, response, response_cut)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`}
+		WHERE id IN (SELECT value FROM json_each(?))`}
+	insertAttempts = newBulk(`INSERT INTO webhook_attempts
+		(delivery_id, number, started_at, latency, status, error, headers, response, response_cut)`, 9)
 	updateHealth = &query{`UPDATE webhook_endpoints SET failures = ?, failed_at = ?, degraded_until = ? WHERE id = ?`}
 	updatePaused = &query{`UPDATE webhook_endpoints SET active = 0, pause_reason = ?, updated_at = ?, revision = ? WHERE id = ?`}
 )
 
 // Record implements store.Store.
 func (s *Store) Record(ctx context.Context, p store.RecordParams) (store.RecordResult, error) {
-	if ctx.Done() != nil {
-		p = copyRecord(p)
-	}
 	weight := 2*len(p.Outcomes) + 1
 	if p.Claim != nil {
 		weight += max(p.Claim.Room.Limit, 0)
@@ -46,52 +41,10 @@ func (s *Store) Record(ctx context.Context, p store.RecordParams) (store.RecordR
 	return result, nil
 }
 
-// copyRecord copies what the caller may change once its call gave up.
-func copyRecord(p store.RecordParams) store.RecordParams {
-	p.Outcomes = slices.Clone(p.Outcomes)
-	for i := range p.Outcomes {
-		o := &p.Outcomes[i]
-		o.Message = bytes.Clone(o.Message)
-		o.Attempt.Error = bytes.Clone(o.Attempt.Error)
-		o.Attempt.Response = bytes.Clone(o.Attempt.Response)
-		o.Attempt.Headers = maps.Clone(o.Attempt.Headers)
-	}
-	if p.Health != nil {
-		h := *p.Health
-		p.Health = &h
-	}
-	if p.Claim != nil {
-		c := *p.Claim
-		c.Room = copyRoom(c.Room)
-		p.Claim = &c
-	}
-	return p
-}
-
 func (tx *transaction) record(p store.RecordParams) (store.RecordResult, error) {
-	rec := recording{tx: tx, now: p.Now.UnixMilli()}
-	for i := range p.Outcomes {
-		o := &p.Outcomes[i]
-		e, err := tx.endpoint(o.EndpointID)
-		if err != nil {
-			return rec.result, err
-		}
-		held := false
-		if e != nil {
-			if held, err = rec.outcome(o); err != nil {
-				return rec.result, err
-			}
-		}
-		if !held {
-			rec.result.Stale = append(rec.result.Stale, o.DeliveryID)
-			continue
-		}
-		if p.Health == nil || o.Health == store.HealthNone {
-			continue
-		}
-		if err := rec.health(e, p.Health, o); err != nil {
-			return rec.result, err
-		}
+	rec := recording{tx: tx, now: p.Now.UnixMilli(), attempts: inserter{tx: tx, bulk: insertAttempts}}
+	if err := rec.outcomes(p.Outcomes, p.Health); err != nil {
+		return rec.result, err
 	}
 	if p.Claim != nil {
 		claimed, err := tx.claim(*p.Claim)
@@ -112,8 +65,67 @@ func (tx *transaction) record(p store.RecordParams) (store.RecordResult, error) 
 type recording struct {
 	tx     *transaction
 	now    int64
-	due    map[int64]int64 // deliveries that became due, with their endpoints
 	result store.RecordResult
+
+	held      map[int64]heldLease // of the deliveries, what a token holds
+	delivered idList              // those to be marked so
+	attempts  inserter
+	due       map[int64]int64 // deliveries that became due, with their endpoints
+}
+
+// outcomes writes outcomes.
+func (rec *recording) outcomes(outcomes []store.Outcome, policy *store.HealthPolicy) error {
+	if err := rec.find(outcomes); err != nil {
+		return err
+	}
+	for i := range outcomes {
+		o := &outcomes[i]
+		e, err := rec.tx.endpoint(o.EndpointID)
+		if err != nil {
+			return err
+		}
+		l, held := rec.held[o.DeliveryID]
+		if e == nil || !held || l.token != o.Token || l.endpointID != o.EndpointID {
+			rec.result.Stale = append(rec.result.Stale, o.DeliveryID)
+			continue
+		}
+		delete(rec.held, o.DeliveryID) // another outcome of it would be stale
+		if err := rec.outcome(o, &l); err != nil {
+			return err
+		}
+		if policy == nil || o.Health == store.HealthNone {
+			continue
+		}
+		if err := rec.health(e, policy, o); err != nil {
+			return err
+		}
+	}
+	if len(rec.delivered) > 0 {
+		if err := rec.tx.run(updateDelivered, nil, rec.now, rec.delivered.value()); err != nil {
+			return err
+		}
+	}
+	return rec.attempts.flush()
+}
+
+// find looks up what tokens hold the deliveries.
+func (rec *recording) find(outcomes []store.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	var ids idList
+	for i := range outcomes {
+		ids = ids.add(outcomes[i].DeliveryID)
+	}
+	rec.held = make(map[int64]heldLease, len(outcomes))
+	return rec.tx.run(selectAllHeld, func(r row) {
+		token, leased := r[2].(int64)
+		if state := integer(r[1]); leased && state < stateDelivered {
+			rec.held[integer(r[0])] = heldLease{
+				state: state, token: token, endpointID: integer(r[3]), key: r[4], totalAttempts: integer(r[5]),
+			}
+		}
+	}, ids.value())
 }
 
 // became notes that a delivery of an endpoint is ready, and when it is due.
@@ -138,10 +150,14 @@ func (rec *recording) queued() (bool, error) {
 	return false, nil
 }
 
-// outcome writes one outcome and its attempt, if the token still holds the
-// lease.
-func (rec *recording) outcome(o *store.Outcome) (held bool, err error) {
-	tx := rec.tx
+// outcome writes one outcome and its attempt, or leaves that to the end.
+func (rec *recording) outcome(o *store.Outcome, l *heldLease) error {
+	tx, a := rec.tx, &o.Attempt
+	err := rec.attempts.add(o.DeliveryID, l.totalAttempts+1, moment(a.StartedAt), a.Latency.Microseconds(),
+		int64(a.Status), a.Error, headerDocument(a.Headers), a.Response, number(a.ResponseCut))
+	if err != nil {
+		return err
+	}
 	state, due, completed := stateReady, moment(o.NextAttemptAt), driver.Value(nil)
 	switch o.Status {
 	case store.StatusDelivered:
@@ -150,34 +166,23 @@ func (rec *recording) outcome(o *store.Outcome) (held bool, err error) {
 		state, due, completed = stateFailed, nil, rec.now
 	case store.StatusPending:
 	}
-	l, err := tx.held(o.DeliveryID, o.Token)
-	if err != nil || l == nil || l.endpointID != o.EndpointID {
-		return false, err
-	}
-	a := &o.Attempt
-	err = tx.run(updateRecorded, nil, int64(state), due, completed, int64(a.Status), a.Latency.Microseconds(),
-		a.Error, o.Message, o.DeliveryID)
-	if err != nil {
-		return false, err
-	}
-	if l.state != stateLeased {
+	if l.state != stateLeased || state == stateReady {
 		tx.ready(o.EndpointID)
 	}
-	err = tx.run(insertAttempt, nil, o.DeliveryID, l.totalAttempts+1, moment(a.StartedAt), a.Latency.Microseconds(),
-		int64(a.Status), a.Error, document(a.Headers), a.Response, number(a.ResponseCut))
-	if err != nil {
-		return false, err
+	if state == stateDelivered && l.key == nil && a.Error == nil && o.Message == nil {
+		rec.delivered = rec.delivered.add(o.DeliveryID)
+		return nil
 	}
-	if state == stateReady {
-		tx.ready(o.EndpointID)
-		if l.key == nil {
-			rec.became(o.DeliveryID, o.EndpointID, o.NextAttemptAt.UnixMilli())
-		}
+	err = tx.run(updateRecorded, nil, int64(state), due, completed, a.Error, o.Message, o.DeliveryID)
+	switch {
+	case err != nil:
+		return err
+	case l.key != nil:
+		return rec.settle(o, l.key, state)
+	case state == stateReady:
+		rec.became(o.DeliveryID, o.EndpointID, o.NextAttemptAt.UnixMilli())
 	}
-	if l.key == nil {
-		return true, nil
-	}
-	return true, rec.settle(o, l.key, state)
+	return nil
 }
 
 // settle hands an ordering key on, after an outcome of its head.

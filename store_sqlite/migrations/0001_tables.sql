@@ -93,9 +93,7 @@ CREATE TABLE webhook_deliveries (
     interruptions  INTEGER NOT NULL DEFAULT 0,
     created_at     INTEGER NOT NULL,
     completed_at   INTEGER,
-    last_status    INTEGER NOT NULL DEFAULT 0,
-    last_latency   INTEGER NOT NULL DEFAULT 0,
-    last_error     BLOB,
+    last_error     BLOB,             -- status and latency: in the last attempt
     message        BLOB
 );
 -- The state is in partial indexes, too, so that SQLite need not look it up.
