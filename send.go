@@ -116,14 +116,19 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 	return result
 }
 
+// usualHeaders is how many headers an attempt has beside the fixed ones: its
+// event and delivery, and up to four of a signature. With two fixed ones they fit into
+// the smallest kind of map.
+const usualHeaders = 6
+
 // headers makes the headers of one attempt, and what the log keeps of them.
 func (r *route) headers(l *store.Lease, at time.Time) (http.Header, map[string]string) {
-	h := make(http.Header, len(r.fixed)+8)
+	h := make(http.Header, len(r.fixed)+usualHeaders)
 	for name, values := range r.fixed {
 		h[name] = values
 	}
-	h[sig.HeaderEvent] = []string{l.EventType}
-	h[sig.HeaderDelivery] = []string{strconv.FormatInt(l.DeliveryID, 10)}
+	values := [2]string{l.EventType, strconv.FormatInt(l.DeliveryID, 10)}
+	h[sig.HeaderEvent], h[sig.HeaderDelivery] = values[0:1:1], values[1:2:2]
 	m := Message{
 		DeliveryID: l.DeliveryID,
 		EventID:    l.EventID,

@@ -172,10 +172,10 @@ func (elidoV1) Prepare(current, previous Secret) (SignFunc, error) {
 	}
 	return func(h http.Header, m Message) {
 		timestamp := unix(m.Time)
-		value := []string{string(sig.AppendElido(make([]byte, 0, sig.ElidoLen), now.Elido(timestamp, m.Body)))}
-		h[sig.HeaderSignature] = value
-		h[sig.HeaderSignatureAlias] = value
-		h[sig.HeaderTimestamp] = []string{timestamp}
+		var space [sig.ElidoLen]byte
+		values := [2]string{string(sig.AppendElido(space[:0], now.Elido(timestamp, m.Body))), timestamp}
+		h[sig.HeaderSignature], h[sig.HeaderSignatureAlias] = values[0:1:1], values[0:1:1]
+		h[sig.HeaderTimestamp] = values[1:2:2]
 		if m.Overlap && before != nil {
 			h[sig.HeaderSignaturePrevious] = []string{string(sig.AppendElido(nil, before.Elido(timestamp, m.Body)))}
 		}

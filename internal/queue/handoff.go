@@ -83,10 +83,11 @@ func (q *Queue) release(leases []store.Lease) {
 // accept puts leases into their lanes.
 func (q *Queue) accept(leases []store.Lease) {
 	now := time.Now()
+	items := make([]item, len(leases))
 	for i := range leases {
-		l := &leases[i]
+		l, it := &leases[i], &items[i]
 		lane := q.lane(l.Target)
-		it := &item{lease: l, lane: lane, bytes: len(l.Payload)}
+		*it = item{lease: l, lane: lane, bytes: len(l.Payload)}
 		lane.held++
 		q.held++
 		q.bytes += it.bytes

@@ -113,6 +113,7 @@ type Queue struct {
 	bytes    int                  // payload bytes of those leases
 	average  int                  // payload bytes of a lease, lately
 	todo     todo                 // for the coordinator
+	recycled todo                 // lists to use for the next todo
 	nextDue  time.Time            // when the store may have something to claim
 	tidyAt   time.Time            // when housekeeping is due
 	probedAt time.Time            // what other processes changed before is known

@@ -36,6 +36,11 @@ type coordinator struct {
 	// holds up no delivery, and a full disk does not keep us from reading.
 	recording, probing, tidying backoff
 	stuck                       bool // an attempt ignores being cut
+
+	// calls is the context of the store calls begun since callsAt.
+	calls    context.Context
+	endCalls context.CancelFunc
+	callsAt  time.Time
 }
 
 // backoff puts off what failed.
@@ -82,6 +87,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	var end context.CancelFunc
 	c.ctx, end = context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	defer c.end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(q.cfg.Grace+lastWords, end) })()
 	done := make(chan struct{})
 	q.group.Add(1)
@@ -186,19 +192,39 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // call runs one store call, bounded in time. A panic in the store is its error.
-func (q *Queue) call(ctx context.Context, f func(ctx context.Context) error) (err error) {
+func (q *Queue) call(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	return q.contain(func() error { return f(ctx) })
+}
+
+// contain makes a panic of the store its error.
+func (q *Queue) contain(f func() error) (err error) {
 	defer func() {
-		cancel()
 		if p := recover(); p != nil {
 			q.cfg.Logger.Error("webhook: panic in the store", "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			err = errors.New("the store panicked; see the log")
 		}
 	}()
-	return f(ctx)
+	return f()
 }
 
-func (c *coordinator) call(f func(ctx context.Context) error) error { return c.Queue.call(c.ctx, f) }
+// call runs one store call, like Queue.call. Calls within a second share one
+// context, as a busy coordinator makes thousands.
+func (c *coordinator) call(f func(ctx context.Context) error) error {
+	if now := time.Now(); c.calls == nil || c.calls.Err() != nil || now.Sub(c.callsAt) > time.Second {
+		c.end()
+		c.calls, c.endCalls = context.WithTimeout(c.ctx, storeTime)
+		c.callsAt = now
+	}
+	return c.contain(func() error { return f(c.calls) })
+}
+
+func (c *coordinator) end() {
+	if c.endCalls != nil {
+		c.endCalls()
+	}
+}
 
 // probe looks what is due and what other processes changed.
 func (c *coordinator) probe(now time.Time) error {

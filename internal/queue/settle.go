@@ -43,12 +43,25 @@ func (c *coordinator) settle(now time.Time) (more bool, err error) {
 // takeTodo takes a batch.
 func (q *Queue) takeTodo() todo {
 	t := q.todo
-	q.todo = todo{}
+	q.todo = todo{outcomes: q.recycled.outcomes, finished: q.recycled.finished}
+	q.recycled = todo{}
 	if n := mostRecord; len(t.outcomes) > n {
 		q.todo.outcomes, q.todo.finished = t.outcomes[n:], t.finished[n:]
 		t.outcomes, t.finished = t.outcomes[:n:n], t.finished[:n:n]
 	}
 	return t
+}
+
+// reuse keeps the lists of what was recorded for the next.
+func (q *Queue) reuse(t *todo) {
+	if cap(t.outcomes) > mostRecord {
+		return // the beginning of a list that took a whole outage
+	}
+	clear(t.outcomes)
+	clear(t.finished)
+	q.mu.Lock()
+	q.recycled = todo{outcomes: t.outcomes[:0], finished: t.finished[:0]}
+	q.unlock()
 }
 
 // putBack undoes takeTodo after a store error.
@@ -145,6 +158,7 @@ func (c *coordinator) record(now time.Time, t *todo, claim *store.ClaimParams) e
 	c.unlock()
 	if len(t.outcomes) > 0 {
 		c.cfg.Recorded(t.outcomes, result)
+		c.reuse(t)
 	}
 	t.outcomes, t.finished = nil, nil
 	return nil
