@@ -28,7 +28,7 @@ func newBulk(insert string, columns int) *bulk {
 	b := &bulk{columns: columns}
 	row := "(" + strings.Repeat("?, ", columns-1) + "?)"
 	for i, n := range bulkSizes {
-		b.queries[i] = &query{insert + " VALUES " + strings.Repeat(row+", ", n-1) + row}
+		b.queries[i] = &query{sql: insert + " VALUES " + strings.Repeat(row+", ", n-1) + row, apart: true}
 	}
 	return b
 }
@@ -42,6 +42,7 @@ type inserter struct {
 
 // add inserts a row, now or by the next flush.
 func (in *inserter) add(row ...driver.Value) error {
+	in.tx.writes++
 	in.args = append(in.args, row...)
 	if len(in.args) < bulkSizes[0]*in.bulk.columns {
 		return nil

@@ -58,22 +58,22 @@ const lanePage = 64
 const leasesSeen = 16
 
 var (
-	selectRunOut = &query{`SELECT id, endpoint_id, ordering_key, interruptions, lease_until FROM webhook_deliveries
+	selectRunOut = &query{sql: `SELECT id, endpoint_id, ordering_key, interruptions, lease_until FROM webhook_deliveries
 		WHERE state = 1 AND lease_until <= ? ORDER BY lease_until LIMIT ?`}
-	updateRunOut = &query{`UPDATE webhook_deliveries
+	updateRunOut = &query{sql: `UPDATE webhook_deliveries
 		SET state = 0, lease_until = NULL, interruptions = ?, due_at = ? WHERE id = ?`}
-	selectLanes = &query{`SELECT next_due, endpoint_id FROM webhook_lanes
+	selectLanes = &query{sql: `SELECT next_due, endpoint_id FROM webhook_lanes
 		WHERE (next_due, endpoint_id) > (?, ?) ORDER BY next_due, endpoint_id LIMIT ?`}
-	selectClaim = &query{`SELECT d.id, d.due_at, d.ordering_key, d.created_at, d.attempts, d.budget, d.total_attempts,
+	selectClaim = &query{sql: `SELECT d.id, d.due_at, d.ordering_key, d.created_at, d.attempts, d.budget, d.total_attempts,
 		d.interruptions, e.id, e.type, e.payload
 		FROM webhook_deliveries d JOIN webhook_events e ON e.seq = d.event_seq
 		WHERE d.endpoint_id = ? AND d.state = 0 AND d.due_at <= ?
 		ORDER BY d.due_at, d.id LIMIT ?`}
-	updateLeased = &query{`UPDATE webhook_deliveries SET state = 1, token = ?, lease_until = ?
+	updateLeased = &query{sql: `UPDATE webhook_deliveries SET state = 1, token = ?, lease_until = ?
 		WHERE id IN (SELECT value FROM json_each(?))`}
-	selectNextDue = &query{`SELECT due_at FROM webhook_deliveries
+	selectNextDue = &query{sql: `SELECT due_at FROM webhook_deliveries
 		WHERE endpoint_id = ? AND state = 0 ORDER BY due_at, id LIMIT 1 OFFSET ?`}
-	selectLeaseEnds = &query{`SELECT lease_until, endpoint_id FROM webhook_deliveries
+	selectLeaseEnds = &query{sql: `SELECT lease_until, endpoint_id FROM webhook_deliveries
 		WHERE state = 1 AND lease_until >= ? ORDER BY lease_until LIMIT ?`}
 )
 

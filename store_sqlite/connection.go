@@ -14,7 +14,12 @@ import (
 
 // query is one statement. Statements are told apart by address, so each is a
 // variable of its package.
-type query struct{ sql string }
+type query struct {
+	sql string
+	// apart says that it looks at neither events nor deliveries, so it may run
+	// while some of these are still to be inserted.
+	apart bool
+}
 
 // row is one row of a result. It is only valid until the next.
 type row = []driver.Value
@@ -134,5 +139,5 @@ func execute(c *sqlite3.SQLiteConn, statements string) error {
 func once(c *sqlite3.SQLiteConn, statement string, each func(row), args ...driver.Value) error {
 	brief := newConnection(c, func() {})
 	defer brief.close()
-	return classify(brief.run(&query{statement}, each, args...))
+	return classify(brief.run(&query{sql: statement}, each, args...))
 }

@@ -23,7 +23,7 @@ const deliveryColumns = `d.id, e.workspace_id, d.endpoint_id, e.id, e.type, d.or
 const lastAttempt = ` LEFT JOIN webhook_attempts a ON a.delivery_id = d.id AND a.number = d.total_attempts`
 
 // selectDelivery finds a delivery of a workspace whose endpoint is not deleted.
-var selectDelivery = &query{`SELECT ` + deliveryColumns + `
+var selectDelivery = &query{sql: `SELECT ` + deliveryColumns + `
 	FROM webhook_deliveries d JOIN webhook_events e ON e.seq = d.event_seq` + lastAttempt + `
 	WHERE d.id = ? AND e.workspace_id = ?
 	AND EXISTS (SELECT 1 FROM webhook_endpoints p WHERE p.id = d.endpoint_id AND p.deleted_at IS NULL)`}

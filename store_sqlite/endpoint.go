@@ -24,24 +24,24 @@ const endpointColumns = `id, workspace_id, kind, url, events, active, pause_reas
 	failures, failed_at, degraded_until, revision`
 
 var (
-	selectEndpoint = &query{`SELECT ` + endpointColumns + ` FROM webhook_endpoints
+	selectEndpoint = &query{sql: `SELECT ` + endpointColumns + ` FROM webhook_endpoints
 		WHERE id = ? AND workspace_id = ? AND deleted_at IS NULL`}
-	selectEndpoints = &query{`SELECT ` + endpointColumns + ` FROM webhook_endpoints
+	selectEndpoints = &query{sql: `SELECT ` + endpointColumns + ` FROM webhook_endpoints
 		WHERE workspace_id = ? AND id > ? AND deleted_at IS NULL ORDER BY id LIMIT ?`}
-	selectUsedID = &query{`SELECT 1 FROM webhook_endpoints WHERE id = ?`}
-	selectLastID = &query{`SELECT ifnull(max(id), 0) FROM webhook_endpoints`}
+	selectUsedID = &query{sql: `SELECT 1 FROM webhook_endpoints WHERE id = ?`}
+	selectLastID = &query{sql: `SELECT ifnull(max(id), 0) FROM webhook_endpoints`}
 
-	insertEndpoint = &query{`INSERT INTO webhook_endpoints (` + endpointColumns + `,
+	insertEndpoint = &query{sql: `INSERT INTO webhook_endpoints (` + endpointColumns + `,
 		current_key, current_secret, previous_key, previous_secret, credentials_key, credentials)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`}
-	updateEndpoint = &query{`UPDATE webhook_endpoints SET url = ?, events = ?, active = ?, pause_reason = ?,
+	updateEndpoint = &query{sql: `UPDATE webhook_endpoints SET url = ?, events = ?, active = ?, pause_reason = ?,
 		description = ?, config = ?, headers = ?, max_in_flight = ?, rate_limit = ?, updated_at = ?,
 		failures = ?, failed_at = ?, degraded_until = ?, revision = ? WHERE id = ?`}
-	updateCredentials = &query{`UPDATE webhook_endpoints SET credentials_key = ?, credentials = ? WHERE id = ?`}
+	updateCredentials = &query{sql: `UPDATE webhook_endpoints SET credentials_key = ?, credentials = ? WHERE id = ?`}
 
-	insertSubscription = &query{`INSERT OR IGNORE INTO webhook_subscriptions (workspace_id, entry, endpoint_id)
+	insertSubscription = &query{sql: `INSERT OR IGNORE INTO webhook_subscriptions (workspace_id, entry, endpoint_id)
 		VALUES (?, ?, ?)`}
-	deleteSubscription = &query{`DELETE FROM webhook_subscriptions WHERE workspace_id = ? AND entry = ? AND endpoint_id = ?`}
+	deleteSubscription = &query{sql: `DELETE FROM webhook_subscriptions WHERE workspace_id = ? AND entry = ? AND endpoint_id = ?`}
 )
 
 var errLastID = errors.New("the highest possible endpoint id is in use")
@@ -279,18 +279,18 @@ func (tx *transaction) resubscribe(old, e *store.Endpoint) error {
 }
 
 var (
-	updateRotated = &query{`UPDATE webhook_endpoints SET
+	updateRotated = &query{sql: `UPDATE webhook_endpoints SET
 		previous_key = CASE WHEN ?1 IS NULL THEN '' ELSE current_key END,
 		previous_secret = CASE WHEN ?1 IS NULL THEN NULL ELSE current_secret END,
 		previous_until = ?1, current_key = ?2, current_secret = ?3,
 		rotations = rotations + 1, updated_at = ?4, revision = ?5 WHERE id = ?6`}
-	updateDeleted = &query{`UPDATE webhook_endpoints SET deleted_at = ?, revision = ?, active = 0, url = '', events = NULL,
+	updateDeleted = &query{sql: `UPDATE webhook_endpoints SET deleted_at = ?, revision = ?, active = 0, url = '', events = NULL,
 		pause_reason = '', description = '', config = NULL, headers = NULL,
 		current_key = '', current_secret = NULL, previous_key = '', previous_secret = NULL, previous_until = NULL,
 		credentials_key = '', credentials = NULL WHERE id = ?`}
 	// What is recorded for a deleted endpoint is stale. There are only as many
 	// leases as requests under way, so looking through all of them is cheap.
-	updateRevoked = &query{`UPDATE webhook_deliveries SET state = 2, token = NULL, lease_until = NULL
+	updateRevoked = &query{sql: `UPDATE webhook_deliveries SET state = 2, token = NULL, lease_until = NULL
 		WHERE state = 1 AND lease_until >= ? AND endpoint_id = ?`}
 )
 

@@ -54,12 +54,12 @@ func (c *endpointCache) validFor(epoch int64) {
 }
 
 var (
-	selectTarget = &query{`SELECT id, workspace_id, kind, url, config, headers, max_in_flight, rate_limit,
+	selectTarget = &query{sql: `SELECT id, workspace_id, kind, url, config, headers, max_in_flight, rate_limit,
 		current_key, current_secret, previous_key, previous_secret, previous_until, credentials_key, credentials,
 		revision, active, failures, failed_at, degraded_until
-		FROM webhook_endpoints WHERE id = ? AND deleted_at IS NULL`}
-	selectMatching = &query{`SELECT DISTINCT endpoint_id FROM webhook_subscriptions
-		WHERE workspace_id = ? AND entry IN (SELECT value FROM json_each(?)) ORDER BY endpoint_id`}
+		FROM webhook_endpoints WHERE id = ? AND deleted_at IS NULL`, apart: true}
+	selectMatching = &query{sql: `SELECT DISTINCT endpoint_id FROM webhook_subscriptions
+		WHERE workspace_id = ? AND entry IN (SELECT value FROM json_each(?)) ORDER BY endpoint_id`, apart: true}
 )
 
 // endpoint returns one endpoint, or nil if there is none.

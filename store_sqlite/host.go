@@ -34,9 +34,9 @@ type hostPublisher struct {
 }
 
 var (
-	savepoint        = &query{`SAVEPOINT webhook_publish`}
-	releasing        = &query{`RELEASE webhook_publish`}
-	undoing          = &query{`ROLLBACK TO webhook_publish`}
+	savepoint        = &query{sql: `SAVEPOINT webhook_publish`}
+	releasing        = &query{sql: `RELEASE webhook_publish`}
+	undoing          = &query{sql: `ROLLBACK TO webhook_publish`}
 	_                = store.Publisher(&hostPublisher{})
 	_         runner = hostTx{}
 )
@@ -57,7 +57,8 @@ func (h *hostPublisher) Publish(ctx context.Context, p store.PublishParams) (sto
 	if err := run.run(savepoint, nil); err != nil {
 		return store.PublishResult{}, describe("publish", classify(err))
 	}
-	tx := &transaction{runner: run, endpoints: newEndpointCache(), lanes: map[int64]struct{}{}}
+	tx := newTransaction()
+	tx.runner = run
 	result, err := publishIn(tx, p)
 	if err != nil {
 		// Where SQLite rolled back all by itself the savepoint is gone, too.

@@ -3,12 +3,12 @@
 package sqlitestore
 
 var (
-	selectFirstDue = &query{`SELECT due_at FROM webhook_deliveries
+	selectFirstDue = &query{sql: `SELECT due_at FROM webhook_deliveries
 		WHERE endpoint_id = ? AND state = 0 ORDER BY due_at, id LIMIT 1`}
-	selectLane = &query{`SELECT next_due FROM webhook_lanes WHERE endpoint_id = ?`}
-	upsertLane = &query{`INSERT INTO webhook_lanes (endpoint_id, next_due) VALUES (?, ?)
-		ON CONFLICT (endpoint_id) DO UPDATE SET next_due = excluded.next_due`}
-	deleteLane = &query{`DELETE FROM webhook_lanes WHERE endpoint_id = ?`}
+	selectLane = &query{sql: `SELECT next_due FROM webhook_lanes WHERE endpoint_id = ?`, apart: true}
+	upsertLane = &query{sql: `INSERT INTO webhook_lanes (endpoint_id, next_due) VALUES (?, ?)
+		ON CONFLICT (endpoint_id) DO UPDATE SET next_due = excluded.next_due`, apart: true}
+	deleteLane = &query{sql: `DELETE FROM webhook_lanes WHERE endpoint_id = ?`, apart: true}
 )
 
 // refreshLanes brings the lanes of the endpoints whose ready deliveries changed

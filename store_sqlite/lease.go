@@ -11,10 +11,10 @@ import (
 )
 
 var (
-	selectHeld = &query{`SELECT state, token, endpoint_id, ordering_key, total_attempts
+	selectHeld = &query{sql: `SELECT state, token, endpoint_id, ordering_key, total_attempts
 		FROM webhook_deliveries WHERE id = ?`}
-	updateRenewed  = &query{`UPDATE webhook_deliveries SET state = 1, lease_until = ? WHERE id = ?`}
-	updateReleased = &query{`UPDATE webhook_deliveries SET state = ?, due_at = ifnull(?, due_at),
+	updateRenewed  = &query{sql: `UPDATE webhook_deliveries SET state = 1, lease_until = ? WHERE id = ?`}
+	updateReleased = &query{sql: `UPDATE webhook_deliveries SET state = ?, due_at = ifnull(?, due_at),
 		last_error = ifnull(?, last_error), interruptions = interruptions + ?, token = NULL, lease_until = NULL
 		WHERE id = ?`}
 )

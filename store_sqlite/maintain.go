@@ -41,16 +41,16 @@ const (
 )
 
 var (
-	updateErased = &query{`UPDATE webhook_endpoints SET previous_key = '', previous_secret = NULL, previous_until = NULL,
+	updateErased = &query{sql: `UPDATE webhook_endpoints SET previous_key = '', previous_secret = NULL, previous_until = NULL,
 		revision = ? WHERE id = ? AND previous_until <= ? RETURNING 1`}
-	updatePurged    = &query{`UPDATE webhook_endpoints SET purged = 1 WHERE id = ?`}
-	selectRemovable = &query{`SELECT d.event_seq, e.remaining FROM webhook_deliveries d
+	updatePurged    = &query{sql: `UPDATE webhook_endpoints SET purged = 1 WHERE id = ?`}
+	selectRemovable = &query{sql: `SELECT d.event_seq, e.remaining FROM webhook_deliveries d
 		JOIN webhook_events e ON e.seq = d.event_seq WHERE d.id = ? AND d.state >= ?`}
-	deleteDelivery  = &query{`DELETE FROM webhook_deliveries WHERE id = ?`}
-	deleteAttempts  = &query{`DELETE FROM webhook_attempts WHERE delivery_id = ?`}
-	updateRemaining = &query{`UPDATE webhook_events SET remaining = remaining - 1 WHERE seq = ?`}
-	deleteEvent     = &query{`DELETE FROM webhook_events WHERE seq = ?`}
-	deleteKey       = &query{`DELETE FROM webhook_idempotency WHERE workspace_id = ? AND key = ? AND created_at < ?
+	deleteDelivery  = &query{sql: `DELETE FROM webhook_deliveries WHERE id = ?`}
+	deleteAttempts  = &query{sql: `DELETE FROM webhook_attempts WHERE delivery_id = ?`}
+	updateRemaining = &query{sql: `UPDATE webhook_events SET remaining = remaining - 1 WHERE seq = ?`}
+	deleteEvent     = &query{sql: `DELETE FROM webhook_events WHERE seq = ?`}
+	deleteKey       = &query{sql: `DELETE FROM webhook_idempotency WHERE workspace_id = ? AND key = ? AND created_at < ?
 		RETURNING 1`}
 )
 

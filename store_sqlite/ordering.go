@@ -20,15 +20,15 @@ const (
 // That state < 3 is said even where it follows from the rest is for SQLite, which
 // uses a partial index only if its condition is there word for word.
 var (
-	selectPendingOfKey = &query{`SELECT 1 FROM webhook_deliveries
+	selectPendingOfKey = &query{sql: `SELECT 1 FROM webhook_deliveries
 		WHERE endpoint_id = ? AND ordering_key = ? AND ordering_key IS NOT NULL AND state < 3 LIMIT 1`}
-	selectHead = &query{`SELECT id, state FROM webhook_deliveries
+	selectHead = &query{sql: `SELECT id, state FROM webhook_deliveries
 		WHERE endpoint_id = ? AND ordering_key = ? AND ordering_key IS NOT NULL AND state < 3 AND state < 2
 		ORDER BY state, id LIMIT 1`}
-	selectFirstBlocked = &query{`SELECT id, due_at FROM webhook_deliveries
+	selectFirstBlocked = &query{sql: `SELECT id, due_at FROM webhook_deliveries
 		WHERE endpoint_id = ? AND ordering_key = ? AND ordering_key IS NOT NULL AND state < 3 AND state = 2
 		ORDER BY id LIMIT 1`}
-	updateState = &query{`UPDATE webhook_deliveries SET state = ? WHERE id = ?`}
+	updateState = &query{sql: `UPDATE webhook_deliveries SET state = ? WHERE id = ?`}
 )
 
 // orderingKey returns a key as it is stored, NULL for none.

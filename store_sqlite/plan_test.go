@@ -19,7 +19,7 @@ func plan(t testing.TB, st *Store, statement string) string {
 	var lines []string
 	require.NoError(t, st.writer.do(t.Context(), 1, func(*transaction) error {
 		lines = nil
-		q := &query{"EXPLAIN QUERY PLAN " + statement}
+		q := &query{sql: "EXPLAIN QUERY PLAN " + statement}
 		p, err := st.writer.conn.prepare(q)
 		if err != nil {
 			return err

@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	selectKey = &query{`SELECT digest, event_id, deliveries FROM webhook_idempotency WHERE workspace_id = ? AND key = ?`}
-	insertKey = &query{`INSERT INTO webhook_idempotency (workspace_id, key, digest, event_id, deliveries, created_at)
-		VALUES (?, ?, ?, ?, ?, ?)`}
+	selectKey = &query{sql: `SELECT digest, event_id, deliveries FROM webhook_idempotency WHERE workspace_id = ? AND key = ?`, apart: true}
+	insertKey = &query{sql: `INSERT INTO webhook_idempotency (workspace_id, key, digest, event_id, deliveries, created_at)
+		VALUES (?, ?, ?, ?, ?, ?)`, apart: true}
 	insertEvents = newBulk(`INSERT INTO webhook_events
 		(seq, id, workspace_id, type, occurred_at, first_delivery, deliveries, remaining, payload)`, 9)
 	insertDeliveries = newBulk(`INSERT INTO webhook_deliveries
 		(id, endpoint_id, event_seq, state, due_at, token, lease_until, ordering_key, budget, created_at)`, 10)
-	selectDue = &query{`SELECT 1 FROM webhook_deliveries WHERE endpoint_id = ? AND state = 0 AND due_at <= ? LIMIT 1`}
+	selectDue = &query{sql: `SELECT 1 FROM webhook_deliveries WHERE endpoint_id = ? AND state = 0 AND due_at <= ? LIMIT 1`}
 )
 
 // Publish implements store.Publisher.
@@ -44,10 +44,7 @@ func (tx *transaction) publish(p store.PublishParams) (store.PublishResult, erro
 			return store.PublishResult{}, err
 		}
 	}
-	pub := publication{
-		tx: tx, now: p.Now.UnixMilli(), result: store.PublishResult{Receipts: receipts},
-		events: inserter{tx: tx, bulk: insertEvents}, deliveries: inserter{tx: tx, bulk: insertDeliveries},
-	}
+	pub := publication{tx: tx, now: p.Now.UnixMilli(), result: store.PublishResult{Receipts: receipts}}
 	if p.Handoff != nil {
 		pub.allotment = newAllotment(*p.Handoff)
 	}
@@ -77,12 +74,6 @@ func (tx *transaction) publish(p store.PublishParams) (store.PublishResult, erro
 		if err != nil {
 			return store.PublishResult{}, err
 		}
-	}
-	if err := pub.events.flush(); err != nil {
-		return store.PublishResult{}, err
-	}
-	if err := pub.deliveries.flush(); err != nil {
-		return store.PublishResult{}, err
 	}
 	return pub.result, nil
 }
@@ -140,11 +131,6 @@ type publication struct {
 	now       int64
 	allotment *allotment // nil without a handoff
 	result    store.PublishResult
-
-	events, deliveries inserter
-	// behind tells of endpoints whether they have other due work, which new
-	// deliveries come after.
-	behind map[int64]bool
 }
 
 // store stores one event with its deliveries, and returns their ids.
@@ -157,7 +143,7 @@ func (p *publication) store(ev *store.NewEvent) ([]int64, error) {
 	tx.counter.event++
 	seq, first, n := tx.counter.event, tx.counter.delivery+1, int64(len(endpoints))
 	tx.counter.delivery += n
-	err = p.events.add(seq, ev.ID, ev.WorkspaceID, ev.Type, moment(ev.OccurredAt), first, n, n, ev.Payload)
+	err = tx.events.add(seq, ev.ID, ev.WorkspaceID, ev.Type, moment(ev.OccurredAt), first, n, n, ev.Payload)
 	if err != nil {
 		return nil, err
 	}
@@ -180,9 +166,6 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 	}
 	state, key := stateReady, orderingKey(ev.OrderingKey)
 	if key != nil {
-		if err := p.deliveries.flush(); err != nil { // some may be of this key
-			return err
-		}
 		held, err := tx.has(selectPendingOfKey, e.id, key)
 		if err != nil {
 			return err
@@ -215,25 +198,26 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 	if state == stateReady {
 		p.result.Queued = true
 		tx.ready(e.id)
-		if p.behind != nil {
-			p.behind[e.id] = true
-		}
+		tx.behind[e.id] = due{at: p.now, some: true}
 	}
-	return p.deliveries.add(id, e.id, seq, int64(state), p.now, token, until, key, int64(budget), p.now)
+	return tx.deliveries.add(id, e.id, seq, int64(state), p.now, token, until, key, int64(budget), p.now)
+}
+
+// due is whether an endpoint has due work, as of an instant.
+type due struct {
+	at   int64
+	some bool
 }
 
 // isBehind reports whether an endpoint has due work that comes first.
 func (p *publication) isBehind(endpointID int64) (bool, error) {
-	if behind, ok := p.behind[endpointID]; ok {
-		return behind, nil
+	if known, ok := p.tx.behind[endpointID]; ok && (known.some && known.at <= p.now || !known.some && known.at >= p.now) {
+		return known.some, nil
 	}
-	behind, err := p.tx.has(selectDue, endpointID, p.now)
+	some, err := p.tx.has(selectDue, endpointID, p.now)
 	if err != nil {
 		return false, err
 	}
-	if p.behind == nil {
-		p.behind = map[int64]bool{}
-	}
-	p.behind[endpointID] = behind
-	return behind, nil
+	p.tx.behind[endpointID] = due{p.now, some}
+	return some, nil
 }

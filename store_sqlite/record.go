@@ -10,18 +10,18 @@ import (
 )
 
 var (
-	selectAllHeld = &query{`SELECT d.id, d.state, d.token, d.endpoint_id, d.ordering_key, d.total_attempts
+	selectAllHeld = &query{sql: `SELECT d.id, d.state, d.token, d.endpoint_id, d.ordering_key, d.total_attempts
 		FROM json_each(?) j CROSS JOIN webhook_deliveries d ON d.id = j.value`}
-	updateRecorded = &query{`UPDATE webhook_deliveries SET state = ?, due_at = ifnull(?, due_at), completed_at = ?,
+	updateRecorded = &query{sql: `UPDATE webhook_deliveries SET state = ?, due_at = ifnull(?, due_at), completed_at = ?,
 		last_error = ?, message = ?, attempts = attempts + 1, total_attempts = total_attempts + 1, interruptions = 0,
 		token = NULL, lease_until = NULL WHERE id = ?`}
-	updateDelivered = &query{`UPDATE webhook_deliveries SET state = 3, completed_at = ?, last_error = NULL, message = NULL,
+	updateDelivered = &query{sql: `UPDATE webhook_deliveries SET state = 3, completed_at = ?, last_error = NULL, message = NULL,
 		attempts = attempts + 1, total_attempts = total_attempts + 1, interruptions = 0, token = NULL, lease_until = NULL
 		WHERE id IN (SELECT value FROM json_each(?))`}
 	insertAttempts = newBulk(`INSERT INTO webhook_attempts
 		(delivery_id, number, started_at, latency, status, error, headers, response, response_cut)`, 9)
-	updateHealth = &query{`UPDATE webhook_endpoints SET failures = ?, failed_at = ?, degraded_until = ? WHERE id = ?`}
-	updatePaused = &query{`UPDATE webhook_endpoints SET active = 0, pause_reason = ?, updated_at = ?, revision = ? WHERE id = ?`}
+	updateHealth = &query{sql: `UPDATE webhook_endpoints SET failures = ?, failed_at = ?, degraded_until = ? WHERE id = ?`}
+	updatePaused = &query{sql: `UPDATE webhook_endpoints SET active = 0, pause_reason = ?, updated_at = ?, revision = ? WHERE id = ?`}
 )
 
 // Record implements store.Store.

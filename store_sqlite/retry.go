@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	updateRetried = &query{`UPDATE webhook_deliveries SET state = ?, due_at = ?, budget = ?, attempts = 0,
+	updateRetried = &query{sql: `UPDATE webhook_deliveries SET state = ?, due_at = ?, budget = ?, attempts = 0,
 		interruptions = 0, completed_at = NULL WHERE id = ?`}
-	selectFailed = &query{`SELECT id, ordering_key FROM webhook_deliveries
+	selectFailed = &query{sql: `SELECT id, ordering_key FROM webhook_deliveries
 		WHERE endpoint_id = ? AND state = 4 AND completed_at >= ? AND completed_at <= ?
 		ORDER BY completed_at, id LIMIT ?`}
 )

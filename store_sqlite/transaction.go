@@ -16,6 +16,12 @@ type transaction struct {
 	counter counter
 	stored  counter // as it stands in the database
 
+	// What publishes of one transaction insert goes together.
+	events, deliveries inserter
+	// behind tells of endpoints whether they have due work, which new deliveries
+	// come after.
+	behind map[int64]due
+
 	// lanes names the endpoints whose first due time may have changed.
 	lanes map[int64]struct{}
 	// retaken is the latest instant at which leases that ran out were retaken.
@@ -35,17 +41,26 @@ type counter struct {
 }
 
 var (
-	selectCounter = &query{`SELECT epoch, revision, delivery, event FROM webhook_counter WHERE id = 1`}
+	selectCounter = &query{sql: `SELECT epoch, revision, delivery, event FROM webhook_counter WHERE id = 1`, apart: true}
 	// lockCounter takes the write lock, too.
-	lockCounter = &query{`UPDATE webhook_counter SET epoch = epoch WHERE id = 1
+	lockCounter = &query{sql: `UPDATE webhook_counter SET epoch = epoch WHERE id = 1
 		RETURNING epoch, revision, delivery, event`}
-	updateCounter = &query{`UPDATE webhook_counter SET epoch = ?, revision = ?, delivery = ?, event = ? WHERE id = 1`}
+	updateCounter = &query{sql: `UPDATE webhook_counter SET epoch = ?, revision = ?, delivery = ?, event = ? WHERE id = 1`, apart: true}
 )
+
+func newTransaction() *transaction {
+	tx := &transaction{endpoints: newEndpointCache(), behind: map[int64]due{}, lanes: map[int64]struct{}{}}
+	tx.events = inserter{tx: tx, bulk: insertEvents}
+	tx.deliveries = inserter{tx: tx, bulk: insertDeliveries}
+	return tx
+}
 
 // begin reads the counters with the statement given, after which tx can be
 // used.
 func (tx *transaction) begin(q *query) error {
 	clear(tx.lanes)
+	clear(tx.behind)
+	tx.events.args, tx.deliveries.args = tx.events.args[:0], tx.deliveries.args[:0]
 	tx.retaken, tx.fault, tx.writes = 0, nil, 0
 	found := false
 	err := tx.run(q, func(r row) {
@@ -65,6 +80,9 @@ func (tx *transaction) begin(q *query) error {
 
 // finish writes what operations left to the end.
 func (tx *transaction) finish() error {
+	if err := tx.flush(); err != nil {
+		return err
+	}
 	if err := tx.refreshLanes(); err != nil {
 		return err
 	}
@@ -82,6 +100,11 @@ func (tx *transaction) finish() error {
 
 // run implements runner.
 func (tx *transaction) run(q *query, each func(row), args ...driver.Value) error {
+	if !q.apart {
+		if err := tx.flush(); err != nil {
+			return err
+		}
+	}
 	if tx.fault != nil {
 		return tx.fault
 	}
@@ -93,6 +116,14 @@ func (tx *transaction) run(q *query, each func(row), args ...driver.Value) error
 		return tx.fault
 	}
 	return nil
+}
+
+// flush inserts the events and deliveries that are still to be.
+func (tx *transaction) flush() error {
+	if err := tx.events.flush(); err != nil {
+		return err
+	}
+	return tx.deliveries.flush()
 }
 
 // corrupt ends the transaction because of a row that cannot be read.
@@ -122,4 +153,7 @@ func (tx *transaction) revise() int64 {
 }
 
 // ready says that the deliveries of an endpoint that are ready have changed.
-func (tx *transaction) ready(endpointID int64) { tx.lanes[endpointID] = struct{}{} }
+func (tx *transaction) ready(endpointID int64) {
+	tx.lanes[endpointID] = struct{}{}
+	delete(tx.behind, endpointID)
+}

@@ -31,9 +31,9 @@ const (
 )
 
 var (
-	beginImmediate = &query{"BEGIN IMMEDIATE"}
-	commit         = &query{"COMMIT"}
-	rollback       = &query{"ROLLBACK"}
+	beginImmediate = &query{sql: "BEGIN IMMEDIATE"}
+	commit         = &query{sql: "COMMIT"}
+	rollback       = &query{sql: "ROLLBACK"}
 
 	errNoCounter = errors.New("webhook_counter has no row")
 )
@@ -87,7 +87,7 @@ type writer struct {
 
 	// The rest is the goroutine's.
 	conn *connection
-	tx   transaction
+	tx   *transaction
 }
 
 // start begins with a connection that is open already.
@@ -95,7 +95,7 @@ func (w *writer) start(conn *connection) {
 	w.conn = conn
 	w.wake = make(chan struct{}, 1)
 	w.stopped = make(chan struct{})
-	w.tx = transaction{endpoints: newEndpointCache(), lanes: map[int64]struct{}{}}
+	w.tx = newTransaction()
 	go w.loop()
 }
 
@@ -257,7 +257,7 @@ func (w *writer) attempt(batch []*operation) (refusals []error, err error) {
 			w.rollback(err)
 		}
 	}()
-	tx := &w.tx
+	tx := w.tx
 	if err := tx.begin(selectCounter); err != nil {
 		return nil, err
 	}
