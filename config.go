@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,6 +28,10 @@ type Config struct {
 	Signer Signer
 	// Retry says how often a delivery is attempted, and when.
 	Retry RetryPolicy
+	// Health says what an endpoint's failures lead to. Defaults to nothing.
+	Health HealthPolicy
+	// Observer, if set, is told what happens.
+	Observer Observer
 	// Egress says which addresses requests may go to, and how.
 	Egress Egress
 	// Keys encrypts secrets in the store.
@@ -41,6 +46,18 @@ type Config struct {
 	// What they return is returned as it is.
 	AllowEndpoint func(ctx context.Context, p EndpointParams) error
 	AllowPublish  func(ctx context.Context, events []Event) error
+
+	// OrderingKey, if set, gives the ordering key of an event whose publisher gave
+	// none, from its type and scrubbed data; empty for none. It must be safe for
+	// concurrent use.
+	OrderingKey func(eventType string, data json.RawMessage) string
+	// Trace, if set, names the trace that an event is published in, from the
+	// publisher's context: a traceparent (W3C Trace Context, section 3.2). It is
+	// stored with the event, and what is none is left out. Observers get it with
+	// each attempt.
+	Trace func(ctx context.Context) string
+	// SendTrace sends it to receivers, in the traceparent header.
+	SendTrace bool
 
 	// Workers is how many requests may be open at once, not counting those
 	// unanswered for more than 250 ms. Defaults to 64.
@@ -149,6 +166,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	if c.Retry, err = c.Retry.withDefaults(); err != nil {
+		return c, err
+	}
+	if c.Health, err = c.Health.withDefaults(); err != nil {
 		return c, err
 	}
 	if c.Timeout == 0 {

@@ -145,6 +145,44 @@ func (d *Dispatcher) Retry(ctx context.Context, workspaceID, deliveryID int64) (
 	return v, nil
 }
 
+// Replay re-queues the delivery of an event to one endpoint, as Retry does.
+// [ErrNotFound]: the endpoint was not sent the event, or its log has it no more.
+func (d *Dispatcher) Replay(ctx context.Context, workspaceID, endpointID int64, eventID string) (Delivery, error) {
+	list, err := d.store.Deliveries(ctx, store.DeliveryFilter{WorkspaceID: workspaceID, EndpointID: endpointID, EventID: eventID, Limit: 1})
+	if err == nil && (len(list) == 0 || eventID == "") {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Delivery{}, fmt.Errorf("webhook: replay of event %.40q to endpoint %d: %w", eventID, endpointID, err)
+	}
+	return d.Retry(ctx, workspaceID, list[0].ID)
+}
+
+// Backlog is how much is waiting to be attempted.
+type Backlog struct {
+	// Due is how many deliveries are due now at active endpoints, not counting
+	// those under way; it is counted no further than 10,000.
+	Due int
+	// OldestDue is since when the first of them is due; zero without any.
+	OldestDue time.Time
+}
+
+const backlogMost = 10_000
+
+// Backlog tells how much is waiting, at a cost that does not depend on it.
+func (d *Dispatcher) Backlog(ctx context.Context) (Backlog, error) {
+	now := time.Now()
+	r, err := d.store.Probe(ctx, store.ProbeParams{Now: now, Count: backlogMost})
+	if err != nil {
+		return Backlog{}, fmt.Errorf("webhook: backlog: %w", err)
+	}
+	b := Backlog{Due: r.Due}
+	if !r.NextDue.IsZero() && !r.NextDue.After(now) {
+		b.OldestDue = r.NextDue
+	}
+	return b, nil
+}
+
 // Recover re-queues, after a long outage, every delivery of an endpoint that
 // failed for good at or after an instant, in bounded batches, and returns how
 // many. With an error it returns how many it re-queued before.

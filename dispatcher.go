@@ -23,6 +23,7 @@ type Dispatcher struct {
 	client *egress.Client
 	queue  *queue.Queue
 
+	notices   notices
 	warnClear sync.Once
 	active    activity
 }
@@ -40,6 +41,7 @@ func New(st store.Store, config Config) (*Dispatcher, error) {
 	}
 	config.Logger = slog.New(guard{config.Logger.Handler()})
 	d := &Dispatcher{store: st, config: config}
+	d.notices = notices{observer: config.Observer, log: config.Logger, signal: make(chan struct{}, 1)}
 	if d.keys, err = config.Keys.open(); err != nil {
 		return nil, err
 	}
@@ -50,6 +52,7 @@ func New(st store.Store, config Config) (*Dispatcher, error) {
 		Store:       st,
 		Sender:      &sender{d},
 		Logger:      config.Logger,
+		Health:      config.Health.policy(),
 		Workers:     config.Workers,
 		Slow:        config.SlowRequests,
 		PerEndpoint: config.MaxInFlight,
@@ -82,7 +85,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	})
 	d.config.Logger.Info("webhook: dispatcher started", "workers", d.config.Workers)
+	end := d.notices.run(ctx)
 	err := d.queue.Run(ctx)
+	end()
 	switch {
 	case errors.Is(err, queue.ErrRunning):
 		return ErrRunning
@@ -168,10 +173,12 @@ func (d *Dispatcher) Maintain(ctx context.Context) error {
 	}
 }
 
-// recorded writes the log lines of what became of attempts.
-func (d *Dispatcher) recorded(outcomes []store.Outcome, r store.RecordResult) {
+// recorded writes the log lines of what became of attempts, and tells the
+// observer.
+func (d *Dispatcher) recorded(outcomes []store.Outcome, lease func(i int) *store.Lease, r store.RecordResult) {
 	log := d.config.Logger
 	ctx := context.Background()
+	var list []Notice
 	stale := make(map[int64]bool, len(r.Stale))
 	for _, id := range r.Stale {
 		stale[id] = true
@@ -179,6 +186,9 @@ func (d *Dispatcher) recorded(outcomes []store.Outcome, r store.RecordResult) {
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
+		if d.config.Observer != nil && !stale[o.DeliveryID] {
+			list = finished(list, o, lease(i))
+		}
 		level, text := slog.LevelDebug, "webhook: delivered"
 		switch o.Status {
 		case StatusPending:
@@ -202,6 +212,12 @@ func (d *Dispatcher) recorded(outcomes []store.Outcome, r store.RecordResult) {
 			attrs = append(attrs, slog.Time("next_attempt_at", o.NextAttemptAt))
 		}
 		log.LogAttrs(ctx, level, text, attrs...)
+	}
+	for _, c := range r.Changes {
+		list = d.changed(list, c)
+	}
+	if d.config.Observer != nil && len(list) > 0 {
+		d.notices.add(list)
 	}
 }
 

@@ -41,6 +41,10 @@ type EndpointParams struct {
 	// MaxInFlight bounds the requests that one process has open to this
 	// endpoint. Defaults to Config.MaxInFlight; at most 1,000.
 	MaxInFlight int
+	// RateLimit is how many requests a second one process starts to this
+	// endpoint, evenly spaced, retries included. Waiting uses up no attempts.
+	// Zero: no limit; otherwise 1 a day to 10,000.
+	RateLimit float64
 	// Secret brings one's own: 24 to 256 bytes, no NUL, no white space. By
 	// default one is generated.
 	Secret Secret
@@ -53,6 +57,7 @@ type EndpointUpdate struct {
 	Description *string
 	Headers     map[string]string // replaces all; empty and not nil removes them
 	MaxInFlight *int              // zero: the default
+	RateLimit   *float64          // zero: none
 	Active      *bool             // false pauses, true resumes
 }
 
@@ -83,6 +88,7 @@ func (d *Dispatcher) newEndpoint(ctx context.Context, p EndpointParams) (Endpoin
 		Description: p.Description,
 		Headers:     p.Headers,
 		MaxInFlight: p.MaxInFlight,
+		RateLimit:   p.RateLimit,
 		UpdatedAt:   now,
 	}
 	if e.Kind == "" {
@@ -210,6 +216,10 @@ func (u EndpointUpdate) apply(d *Dispatcher, e *Endpoint) error {
 	if u.MaxInFlight != nil {
 		e.MaxInFlight = *u.MaxInFlight
 		checks = append(checks, checkMaxInFlight)
+	}
+	if u.RateLimit != nil {
+		e.RateLimit = *u.RateLimit
+		checks = append(checks, checkRateLimit)
 	}
 	if u.Active != nil {
 		e.Active, e.PauseReason = *u.Active, ""

@@ -22,7 +22,7 @@ func (d *Dispatcher) checkEndpoint(e *Endpoint) error {
 	default:
 		return &InvalidError{Field: "kind", Rule: fmt.Sprintf("is unknown; use %q or %q", KindEvent, KindSIEM)}
 	}
-	for _, check := range []func(*Endpoint) error{d.checkURL, d.checkEvents, checkDescription, checkHeaders, checkMaxInFlight} {
+	for _, check := range []func(*Endpoint) error{d.checkURL, d.checkEvents, checkDescription, checkHeaders, checkMaxInFlight, checkRateLimit} {
 		if err := check(e); err != nil {
 			return err
 		}
@@ -76,6 +76,19 @@ func checkMaxInFlight(e *Endpoint) error {
 	}
 	return nil
 }
+
+func checkRateLimit(e *Endpoint) error {
+	if r := e.RateLimit; r != 0 && !(r >= rateLeast && r <= rateMost) {
+		return &InvalidError{Field: "rate_limit", Rule: fmt.Sprintf("must be 0, or between 1 a day (%.6f a second) and %d a second", rateLeast, rateMost)}
+	}
+	return nil
+}
+
+// The bounds of an endpoint's rate limit, in requests a second.
+const (
+	rateLeast = 1.0 / (24 * 60 * 60)
+	rateMost  = 10_000
+)
 
 func (d *Dispatcher) egressOptions() egress.Options {
 	return d.config.Egress.options(d.config.Workers)

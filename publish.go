@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -95,13 +96,17 @@ func (d *Dispatcher) publish(ctx context.Context, tx store.Publisher, events []E
 		return nil, &InvalidError{Field: "events", Rule: fmt.Sprintf("are %d, over the limit of %d", len(events), MaxEvents)}
 	}
 	now := time.Now()
+	trace := d.trace(ctx)
 	stored := make([]store.NewEvent, len(events))
 	total := 0
 	for i := range events {
-		id := newEventID(now)
-		p, err := d.config.Catalog.prepare(events[i], d.config.Envelope, id, now)
+		id, e := newEventID(now), events[i]
+		p, err := d.config.Catalog.prepare(e, d.config.Envelope, id, now)
 		if err == nil {
 			err = d.checkBody(len(p.payload))
+		}
+		if err == nil {
+			err = d.defaultKey(&e, p.data)
 		}
 		if err != nil {
 			if invalid, ok := errors.AsType[*InvalidError](err); ok {
@@ -112,7 +117,8 @@ func (d *Dispatcher) publish(ctx context.Context, tx store.Publisher, events []E
 		if total += len(p.payload); total > d.config.MaxBatch {
 			return nil, &InvalidError{Field: "events", Rule: fmt.Sprintf("have bodies of more than %d bytes together", d.config.MaxBatch)}
 		}
-		stored[i] = d.newEvent(id, events[i], p)
+		stored[i] = d.newEvent(id, e, p)
+		stored[i].Trace = trace
 	}
 	if err := ask(d.config.AllowPublish, "AllowPublish", ctx, events); err != nil {
 		return nil, err
@@ -132,7 +138,59 @@ func (d *Dispatcher) newEvent(id string, e Event, p prepared) store.NewEvent {
 		IdempotencyKey: e.IdempotencyKey,
 		Digest:         p.digest,
 		Budget:         d.config.Retry.budget(),
+		DegradedBudget: d.config.Health.degradedBudget(d.config.Retry.budget()),
 	}
+}
+
+// defaultKey sets the ordering key of an event that has none.
+func (d *Dispatcher) defaultKey(e *Event, data []byte) (err error) {
+	if d.config.OrderingKey == nil || e.OrderingKey != "" {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = &InvalidError{Field: "ordering_key", Rule: "Config.OrderingKey panicked", cause: panicError{p}}
+		}
+	}()
+	e.OrderingKey = d.config.OrderingKey(e.Type, bytes.Clone(data))
+	return checkKey("ordering_key", e.OrderingKey)
+}
+
+// trace returns what names the publisher's trace; empty without one.
+func (d *Dispatcher) trace(ctx context.Context) (trace string) {
+	if d.config.Trace == nil {
+		return ""
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			trace = ""
+			d.config.Logger.Error("webhook: Config.Trace panicked", "panic", fmt.Sprint(p))
+		}
+	}()
+	if trace = d.config.Trace(ctx); !isTraceparent(trace) {
+		return ""
+	}
+	return trace
+}
+
+// isTraceparent reports whether s is a version 00 traceparent: four fields of
+// lower-case hexadecimal digits (W3C Trace Context, section 3.2.2).
+func isTraceparent(s string) bool {
+	const form = "00-................................-................-.."
+	if len(s) != len(form) {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case form[i] != '.':
+			if c != form[i] {
+				return false
+			}
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f'):
+			return false
+		}
+	}
+	return true
 }
 
 func (d *Dispatcher) checkBody(size int) error {
@@ -148,6 +206,9 @@ func (d *Dispatcher) put(ctx context.Context, tx store.Publisher, events []store
 	if tx != nil {
 		// Nothing to hand off: the host may still roll back.
 		r, err := tx.Publish(ctx, p)
+		if err == nil {
+			d.published(ctx, events, r.Receipts, true)
+		}
 		return r.Receipts, publishError(err)
 	}
 	size := 0
@@ -163,6 +224,9 @@ func (d *Dispatcher) put(ctx context.Context, tx store.Publisher, events []store
 	r, err := d.store.Publish(ctx, p)
 	if errors.Is(err, ErrOutcomeUnknown) {
 		r = store.PublishResult{Queued: true} // or leased, to nobody: look when that ends
+	}
+	if err == nil {
+		d.published(ctx, events, r.Receipts, false)
 	}
 	return r.Receipts, publishError(err)
 }

@@ -95,6 +95,10 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 		return s.result(f, egress.Answer{Final: true}, store.Attempt{StartedAt: started, Error: []byte(r.refused)})
 	}
 	header, logged := r.headers(f.Lease, started)
+	if s.config.SendTrace && f.Lease.Trace != "" {
+		header["Traceparent"] = []string{f.Lease.Trace}
+		logged["Traceparent"] = f.Lease.Trace
+	}
 	answer := s.client.Do(f.Context(), egress.Request{
 		URL: r.url, Header: header, Body: f.Lease.Payload, Sending: f.Sending,
 	}, f.Answered)

@@ -13,6 +13,9 @@ type NewEvent struct {
 	OccurredAt  time.Time
 	OrderingKey string // empty: none
 	Payload     []byte // the envelope
+	// Trace names the publisher's trace, in the host's own notation; it comes
+	// back with each lease. Empty: none.
+	Trace string
 
 	IdempotencyKey string // empty: none
 	Digest         [32]byte
@@ -187,6 +190,10 @@ type Release struct {
 // changes, only where to begin.
 type ProbeParams struct {
 	Since int64
+	// Count asks how many deliveries are due at Now, and is where to stop
+	// counting. Not positive: do not count.
+	Count int
+	Now   time.Time
 }
 
 // ProbeResult is what a probe saw.
@@ -200,6 +207,10 @@ type ProbeResult struct {
 	Changed []EndpointChange
 	// Revision is to be the next call's Since; positive.
 	Revision int64
+	// Due is how many deliveries are due at active endpoints and not leased, no
+	// more than was asked for. Whether a lease that ran out counts is the
+	// store's choice.
+	Due int
 }
 
 // EndpointChange tells that an endpoint has a new revision.

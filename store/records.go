@@ -168,6 +168,7 @@ type Lease struct {
 	EventID     string
 	EventType   string
 	OrderingKey string
+	Trace       string
 	Payload     []byte
 	CreatedAt   time.Time
 	DueAt       time.Time

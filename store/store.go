@@ -15,7 +15,8 @@
 // Ownership. Slices and maps are copied in and out: a caller may change what it
 // passed, or what it was given, without the store noticing. Leases that one call
 // returns may share the [Target] of their endpoint and the payload of their
-// event, which nobody changes.
+// event, which nobody changes. After a call that returned [ErrOutcomeUnknown] the
+// store may still be reading what it was passed, so that must be left alone.
 //
 // All methods are safe for concurrent use by any number of goroutines and, for
 // a store that lives outside the process, of processes.

@@ -307,7 +307,7 @@ func (s *Store) Probe(ctx context.Context, p store.ProbeParams) (store.ProbeResu
 	}
 	defer s.mu.Unlock()
 
-	r := store.ProbeResult{Revision: s.revision}
+	r := store.ProbeResult{Revision: s.revision, Due: s.countDue(p.Now, p.Count)}
 	if s.due.len() > 0 {
 		r.NextDue = instant(s.due.first().next)
 	}
@@ -318,4 +318,23 @@ func (s *Store) Probe(ctx context.Context, p store.ProbeParams) (store.ProbeResu
 		}
 	}
 	return r, nil
+}
+
+// countDue counts the due deliveries of active endpoints, up to a number.
+func (s *Store) countDue(now time.Time, most int) int {
+	n, at := 0, millis(now)
+	s.due.each(func(e *endpoint) bool {
+		if n >= most || e.next > at {
+			return false
+		}
+		e.ready.each(func(d *delivery) bool {
+			if n >= most || d.due > at {
+				return false
+			}
+			n++
+			return true
+		})
+		return true
+	})
+	return n
 }

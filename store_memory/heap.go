@@ -85,3 +85,14 @@ func (h *heap[T]) down(i int) bool {
 	h.put(i, v)
 	return i != start
 }
+
+// each calls f for members from the least on, in no particular order, and leaves
+// out those above one for which f returned false.
+func (h *heap[T]) each(f func(T) bool) { h.below(0, f) }
+
+func (h *heap[T]) below(i int, f func(T) bool) {
+	if i < len(h.items) && f(h.items[i]) {
+		h.below(2*i+1, f)
+		h.below(2*i+2, f)
+	}
+}

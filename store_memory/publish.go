@@ -139,7 +139,7 @@ func (s *Store) store(w *workspace, ev *store.NewEvent, now int64) {
 	if len(to) == 0 {
 		return
 	}
-	shared := &event{id: ev.ID, kind: ev.Type, key: ev.OrderingKey, payload: bytes.Clone(ev.Payload)}
+	shared := &event{id: ev.ID, kind: ev.Type, key: ev.OrderingKey, trace: ev.Trace, payload: bytes.Clone(ev.Payload)}
 	at := instant(now)
 	for _, e := range to {
 		s.lastDelivery++

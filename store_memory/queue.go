@@ -13,6 +13,7 @@ type event struct {
 	id      string
 	kind    string
 	key     string // ordering key
+	trace   string
 	payload []byte // is not changed
 }
 
@@ -204,6 +205,7 @@ func (e *endpoint) lease(given []store.Lease, d *delivery, token, until int64) [
 		EventID:       d.event.id,
 		EventType:     d.event.kind,
 		OrderingKey:   d.event.key,
+		Trace:         d.event.trace,
 		Payload:       payload,
 		CreatedAt:     instant(d.created),
 		DueAt:         instant(d.due),

@@ -65,7 +65,7 @@ var (
 	selectLanes = &query{sql: `SELECT next_due, endpoint_id FROM webhook_lanes
 		WHERE (next_due, endpoint_id) > (?, ?) ORDER BY next_due, endpoint_id LIMIT ?`}
 	selectClaim = &query{sql: `SELECT d.id, d.due_at, d.ordering_key, d.created_at, d.attempts, d.budget, d.total_attempts,
-		d.interruptions, e.id, e.type, e.payload
+		d.interruptions, e.id, e.type, e.payload, e.trace
 		FROM webhook_deliveries d JOIN webhook_events e ON e.seq = d.event_seq
 		WHERE d.endpoint_id = ? AND d.state = 0 AND d.due_at <= ?
 		ORDER BY d.due_at, d.id LIMIT ?`}
@@ -202,7 +202,7 @@ func (tx *transaction) claimLane(e *endpoint, now int64, a *allotment, result *s
 	err := tx.run(selectClaim, func(r row) {
 		result.Leases = append(result.Leases, store.Lease{
 			DeliveryID: integer(r[0]), WorkspaceID: e.workspaceID, Token: a.token, Until: at(a.until),
-			EventID: text(r[8]), EventType: text(r[9]), OrderingKey: text(r[2]), Payload: blob(r[10]),
+			EventID: text(r[8]), EventType: text(r[9]), OrderingKey: text(r[2]), Payload: blob(r[10]), Trace: text(r[11]),
 			CreatedAt: instant(r[3]), DueAt: instant(r[1]),
 			Attempts: int(integer(r[4])), Budget: int(integer(r[5])), TotalAttempts: int(integer(r[6])),
 			Interruptions: int(integer(r[7])), Target: e.target,

@@ -21,6 +21,14 @@ func text(v driver.Value) string {
 	return s
 }
 
+// orNull returns a text as it is stored where it may be left out.
+func orNull(s string) driver.Value {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 // blob returns a BLOB column, nil for NULL.
 func blob(v driver.Value) []byte {
 	b, _ := v.([]byte)

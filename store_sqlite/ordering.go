@@ -31,14 +31,6 @@ var (
 	updateState = &query{sql: `UPDATE webhook_deliveries SET state = ? WHERE id = ?`}
 )
 
-// orderingKey returns a key as it is stored, NULL for none.
-func orderingKey(key string) driver.Value {
-	if key == "" {
-		return nil
-	}
-	return key
-}
-
 // promoted is a delivery that became the head of its key.
 type promoted struct{ id, dueAt int64 }
 

@@ -15,7 +15,7 @@ var (
 	insertKey = &query{sql: `INSERT INTO webhook_idempotency (workspace_id, key, digest, event_id, deliveries, created_at)
 		VALUES (?, ?, ?, ?, ?, ?)`, apart: true}
 	insertEvents = newBulk(`INSERT INTO webhook_events
-		(seq, id, workspace_id, type, occurred_at, first_delivery, deliveries, remaining, payload)`, 9)
+		(seq, id, workspace_id, type, occurred_at, first_delivery, deliveries, remaining, payload, trace)`, 10)
 	insertDeliveries = newBulk(`INSERT INTO webhook_deliveries
 		(id, endpoint_id, event_seq, state, due_at, token, lease_until, ordering_key, budget, created_at)`, 10)
 	selectDue = &query{sql: `SELECT 1 FROM webhook_deliveries WHERE endpoint_id = ? AND state = 0 AND due_at <= ? LIMIT 1`}
@@ -143,7 +143,7 @@ func (p *publication) store(ev *store.NewEvent) ([]int64, error) {
 	tx.counter.event++
 	seq, first, n := tx.counter.event, tx.counter.delivery+1, int64(len(endpoints))
 	tx.counter.delivery += n
-	err = tx.events.add(seq, ev.ID, ev.WorkspaceID, ev.Type, moment(ev.OccurredAt), first, n, n, ev.Payload)
+	err = tx.events.add(seq, ev.ID, ev.WorkspaceID, ev.Type, moment(ev.OccurredAt), first, n, n, ev.Payload, orNull(ev.Trace))
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 	if ev.DegradedBudget != 0 && e.health.Degraded(at(p.now)) {
 		budget = ev.DegradedBudget
 	}
-	state, key := stateReady, orderingKey(ev.OrderingKey)
+	state, key := stateReady, orNull(ev.OrderingKey)
 	if key != nil {
 		held, err := tx.has(selectPendingOfKey, e.id, key)
 		if err != nil {
@@ -190,7 +190,7 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 			}
 			p.result.Leases = append(p.result.Leases, store.Lease{
 				DeliveryID: id, WorkspaceID: ev.WorkspaceID, Token: p.allotment.token, Until: at(p.allotment.until),
-				EventID: ev.ID, EventType: ev.Type, OrderingKey: ev.OrderingKey, Payload: payload,
+				EventID: ev.ID, EventType: ev.Type, OrderingKey: ev.OrderingKey, Trace: ev.Trace, Payload: payload,
 				CreatedAt: at(p.now), DueAt: at(p.now), Budget: budget, Target: e.target,
 			})
 		}

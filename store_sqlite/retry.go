@@ -29,7 +29,7 @@ func (s *Store) Retry(ctx context.Context, p store.RetryParams) (store.Delivery,
 		if d.Status == store.StatusPending {
 			return store.ErrPending
 		}
-		if err := tx.rearm(d.EndpointID, d.ID, orderingKey(d.OrderingKey), p.Now, p.Budget); err != nil {
+		if err := tx.rearm(d.EndpointID, d.ID, orNull(d.OrderingKey), p.Now, p.Budget); err != nil {
 			return err
 		}
 		d, err = tx.delivery(p.WorkspaceID, p.DeliveryID)

@@ -164,7 +164,7 @@ func (q *Queue) take() *Flight {
 		it := l.pop()
 		ok := q.startable(it)
 		if ok {
-			l.running++
+			q.start(l)
 		}
 		q.ready.push(l)
 		if ok {

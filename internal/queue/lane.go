@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/elido-app/webhook/store"
 )
 
@@ -28,6 +30,9 @@ type lane struct {
 	queued     bool // it is in the ring
 	idleSince  time.Time
 	prepared   *preparation
+	pace       *rate.Limiter // nil without a rate limit
+	pacedUntil time.Time     // nothing starts before
+	pacer      *time.Timer   // for then
 }
 
 // An item is one lease in a lane.
@@ -42,18 +47,85 @@ type item struct {
 // an endpoint that does not answer must not fill the memory that others need,
 // one that is quick gets as much as passes while the store commits, twice.
 func (l *lane) depth() int {
+	depth := 2 * l.limit
 	switch {
 	case l.hung || l.slow > 0:
-		return l.limit
+		depth = l.limit
 	case l.fast:
-		return 16 * l.limit
+		depth = 16 * l.limit
 	}
-	return 2 * l.limit
+	if l.pace == nil {
+		return depth
+	}
+	// No more than start within a few seconds, or leases would have to be renewed.
+	if time.Until(l.pacedUntil) > paceAhead {
+		return 0
+	}
+	return min(depth, max(1, int(float64(l.pace.Limit())*paceAhead.Seconds())))
 }
+
+// paceAhead is for how long a lane with a rate limit may be ahead of it.
+const paceAhead = 2 * time.Second
 
 func (l *lane) room() int { return max(0, l.depth()-l.held) }
 
-func (l *lane) startable() bool { return l.head < len(l.waiting) && l.running < l.limit }
+func (l *lane) startable() bool {
+	return l.head < len(l.waiting) && l.running < l.limit && !l.paced()
+}
+
+// paced reports whether the rate limit keeps the lane from starting something.
+func (l *lane) paced() bool { return l.pace != nil && time.Now().Before(l.pacedUntil) }
+
+// limitRate sets the lane's rate limit, in requests a second; zero means none.
+// A burst of one spaces requests evenly.
+func (l *lane) limitRate(limit float64) {
+	switch {
+	case limit <= 0:
+		l.pace, l.pacedUntil = nil, time.Time{}
+	case l.pace == nil:
+		l.pace = rate.NewLimiter(rate.Limit(limit), 1)
+	case float64(l.pace.Limit()) != limit:
+		l.pace.SetLimit(rate.Limit(limit))
+		l.pacedUntil = time.Now().Add(l.wait())
+	}
+}
+
+// wait is how long until the next request may start.
+func (l *lane) wait() time.Duration {
+	now := time.Now()
+	r := l.pace.ReserveN(now, 1)
+	defer r.CancelAt(now)
+	return r.DelayFrom(now)
+}
+
+// start counts a request that starts now.
+func (q *Queue) start(l *lane) {
+	l.running++
+	if l.pace == nil {
+		return
+	}
+	l.pace.ReserveN(time.Now(), 1)
+	wait := l.wait()
+	l.pacedUntil = time.Now().Add(wait)
+	if wait > paceAhead {
+		for _, it := range l.drain() {
+			q.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
+			q.setMore(l, true)
+		}
+	}
+	if l.pacer != nil {
+		l.pacer.Stop()
+	}
+	l.pacer = time.AfterFunc(wait, func() {
+		q.mu.Lock()
+		q.ready.push(l)
+		q.staff()
+		if l.more {
+			q.poke()
+		}
+		q.unlock()
+	})
+}
 
 func (l *lane) push(it *item) {
 	if l.head > 64 && 2*l.head > len(l.waiting) {
@@ -160,6 +232,7 @@ func (q *Queue) lane(t *store.Target) *lane {
 		if t.MaxInFlight > 0 {
 			l.bound = t.MaxInFlight
 		}
+		l.limitRate(t.RateLimit)
 		l.limit = min(l.limit, l.bound)
 	}
 	return l
@@ -198,7 +271,7 @@ func (q *Queue) setMore(l *lane, more bool) {
 func (q *Queue) forget(now time.Time) {
 	for id, l := range q.lanes {
 		switch {
-		case l.held > 0 || l.more:
+		case l.held > 0 || l.more || l.paced():
 			l.idleSince = time.Time{}
 		case l.idleSince.IsZero():
 			l.idleSince = now

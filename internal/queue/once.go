@@ -21,8 +21,9 @@ func (q *Queue) RunOnce(ctx context.Context) (int, error) {
 	}()
 	attempts := 0
 	var outcomes []store.Outcome
+	var last *store.Lease
 	for {
-		leases, err := q.recordOnce(ctx, outcomes, start)
+		leases, err := q.recordOnce(ctx, outcomes, last, start)
 		if err != nil {
 			return attempts, err
 		}
@@ -31,7 +32,8 @@ func (q *Queue) RunOnce(ctx context.Context) (int, error) {
 		if len(leases) == 0 {
 			return attempts, ctx.Err()
 		}
-		outcome, release := q.sendOnce(ctx, &leases[0])
+		last = &leases[0]
+		outcome, release := q.sendOnce(ctx, last)
 		if release == nil {
 			outcomes = []store.Outcome{outcome}
 			continue
@@ -47,7 +49,7 @@ func (q *Queue) RunOnce(ctx context.Context) (int, error) {
 
 // recordOnce records what there is, whatever becomes of ctx, and claims one
 // delivery that was due at start.
-func (q *Queue) recordOnce(ctx context.Context, outcomes []store.Outcome, start time.Time) (leases []store.Lease, err error) {
+func (q *Queue) recordOnce(ctx context.Context, outcomes []store.Outcome, last *store.Lease, start time.Time) (leases []store.Lease, err error) {
 	var claim *store.ClaimParams
 	if ctx.Err() == nil {
 		q.mu.Lock()
@@ -57,6 +59,9 @@ func (q *Queue) recordOnce(ctx context.Context, outcomes []store.Outcome, start 
 		}}
 		for id, l := range q.lanes { // what Run has open counts as well
 			claim.Room.Endpoints[id] = min(1, max(0, l.bound-l.running))
+			if l.paced() {
+				claim.Room.Endpoints[id] = 0
+			}
 		}
 		q.unlock()
 	}
@@ -75,7 +80,7 @@ func (q *Queue) recordOnce(ctx context.Context, outcomes []store.Outcome, start 
 		r, err := q.cfg.Store.Record(ctx, store.RecordParams{Now: time.Now(), Outcomes: outcomes, Health: q.cfg.Health, Claim: claim})
 		if err == nil {
 			leases = r.Claim.Leases
-			q.cfg.Recorded(outcomes, r)
+			q.cfg.Recorded(outcomes, func(int) *store.Lease { return last }, r)
 		}
 		return err
 	}
@@ -96,14 +101,14 @@ const onceTries = 4
 func (q *Queue) sendOnce(ctx context.Context, lease *store.Lease) (store.Outcome, *store.Release) {
 	q.mu.Lock()
 	l := q.lane(lease.Target)
-	if q.fenced(lease) || q.expiring(lease) || l.running >= l.bound {
+	if q.fenced(lease) || q.expiring(lease) || l.running >= l.bound || l.paced() {
 		q.unlock()
 		return store.Outcome{}, &store.Release{LeaseRef: lease.Ref()}
 	}
 	f := &Flight{Lease: lease, q: q, item: &item{lease: lease, lane: l}, prep: &preparation{}}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	q.alone[f] = struct{}{}
-	l.running++
+	q.start(l)
 	q.unlock()
 	f.timer = time.AfterFunc(q.cfg.Timeout, func() { f.cancel(errTimeLimit) })
 	result := q.sendAlone(f)

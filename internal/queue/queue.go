@@ -79,8 +79,9 @@ type Config struct {
 	Grace    time.Duration // for running attempts at stop
 
 	// Recorded is told of outcomes that were written, and of those that were
-	// stale. It runs on the coordinator and must be quick.
-	Recorded func(outcomes []store.Outcome, result store.RecordResult)
+	// stale; lease gives the lease of each. It runs on the coordinator and must be
+	// quick.
+	Recorded func(outcomes []store.Outcome, lease func(i int) *store.Lease, result store.RecordResult)
 	// Maintain does a bounded piece of housekeeping and says when to come back.
 	Maintain func(ctx context.Context, now time.Time) (next time.Time, err error)
 }

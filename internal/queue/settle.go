@@ -84,7 +84,7 @@ func (q *Queue) claimWanted(now time.Time) bool {
 	}
 	for l := range q.hungry {
 		// Half empty is soon enough, and halves the number of claims.
-		if 2*l.room() >= l.depth() {
+		if room := l.room(); room > 0 && 2*room >= l.depth() {
 			return true
 		}
 	}
@@ -157,7 +157,7 @@ func (c *coordinator) record(now time.Time, t *todo, claim *store.ClaimParams) e
 	}
 	c.unlock()
 	if len(t.outcomes) > 0 {
-		c.cfg.Recorded(t.outcomes, result)
+		c.cfg.Recorded(t.outcomes, func(i int) *store.Lease { return t.finished[i].lease }, result)
 		c.reuse(t)
 	}
 	t.outcomes, t.finished = nil, nil

@@ -23,6 +23,9 @@ func (c *coordinator) stop() error {
 			c.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
 		}
 		c.setMore(l, false)
+		if l.pacer != nil {
+			l.pacer.Stop()
+		}
 	}
 	for _, it := range c.todo.aside {
 		c.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})

@@ -71,7 +71,8 @@ CREATE TABLE webhook_events (
     first_delivery INTEGER NOT NULL,
     deliveries     INTEGER NOT NULL,
     remaining      INTEGER NOT NULL,
-    payload        BLOB
+    payload        BLOB,
+    trace          TEXT              -- of the publisher
 );
 
 -- state: 0 ready, 1 leased, 2 blocked behind its ordering key, 3 delivered,
