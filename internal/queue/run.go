@@ -118,7 +118,7 @@ func (c *coordinator) run(ctx context.Context) error {
 		if more {
 			continue
 		}
-		timer.Reset(time.Until(c.wakeAt()))
+		timer.Reset(c.idle())
 		select {
 		case <-ctx.Done():
 		case <-c.signal:
@@ -153,22 +153,31 @@ func (c *coordinator) pass() (more bool, err error) {
 	return more, err
 }
 
-// wakeAt is when there is something to do next if nobody signals.
-func (c *coordinator) wakeAt() time.Time {
+// idle is how long there is nothing to do unless somebody signals. Each instant
+// is compared with the present, never with another: if the wall clock was set,
+// what comes from the store and what was reckoned here before do not compare.
+func (c *coordinator) idle() time.Duration {
 	c.mu.Lock()
 	defer c.unlock()
-	at := later(c.pollAt, c.probing.till)
-	at = earlier(at, later(c.tidyAt, c.tidying.till))
+	now := time.Now()
+	wait := later(c.pollAt, c.probing.till).Sub(now)
+	until := func(at time.Time) {
+		if !at.IsZero() {
+			wait = min(wait, at.Sub(now))
+		}
+	}
+	until(later(c.tidyAt, c.tidying.till))
 	if c.recording.failures > 0 {
-		return earlier(at, c.recording.till)
+		until(c.recording.till)
+		return wait
 	}
 	if c.held > 0 {
-		at = earlier(at, c.renewAt)
+		until(c.renewAt)
 	}
 	if c.capacity(max(c.average, 1)) > 0 {
-		at = earlier(at, c.nextDue)
+		until(c.nextDue)
 	}
-	return at
+	return wait
 }
 
 func later(a, b time.Time) time.Time {
