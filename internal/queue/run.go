@@ -239,7 +239,7 @@ func (c *coordinator) renew(now time.Time) error {
 	c.mu.Lock()
 	for _, l := range c.lanes {
 		for _, it := range l.waiting[l.head:] {
-			if it.lease.Until.Sub(now) < c.cfg.Timeout+StartMargin+2*renewEvery {
+			if !it.lost && it.lease.Until.Sub(now) < c.cfg.Timeout+StartMargin+2*renewEvery {
 				items = append(items, it)
 			}
 		}
@@ -282,9 +282,16 @@ func (c *coordinator) renewAside(t *todo) error {
 // extend renews leases and marks the items whose lease is somebody else's by now.
 func (c *coordinator) extend(items []*item) error {
 	until := time.Now().Add(c.cfg.Lease).Round(0) // by the wall clock, as others see it
-	refs := make([]store.LeaseRef, len(items))
-	for i, it := range items {
-		refs[i] = it.lease.Ref()
+	refs := make([]store.LeaseRef, 0, len(items))
+	c.mu.Lock()
+	for _, it := range items {
+		if !it.lost {
+			refs = append(refs, it.lease.Ref())
+		}
+	}
+	c.unlock()
+	if len(refs) == 0 {
+		return nil
 	}
 	var lost []int64
 	err := c.call(func(ctx context.Context) (err error) {
@@ -300,7 +307,7 @@ func (c *coordinator) extend(items []*item) error {
 	}
 	c.mu.Lock()
 	for _, it := range items {
-		if it.lost = gone[it.lease.DeliveryID]; !it.lost {
+		if it.lost = it.lost || gone[it.lease.DeliveryID]; !it.lost {
 			it.lease.Until = until
 		}
 	}
