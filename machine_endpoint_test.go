@@ -8,30 +8,17 @@ import (
 	"time"
 
 	"github.com/elido-app/webhook"
-	"github.com/elido-app/webhook/store"
 )
-
-// verdict says what a call that returned err did, as far as faults explain it.
-func verdict(err error) (applied, known bool) {
-	switch {
-	case err == nil:
-		return true, true
-	case errors.Is(err, store.ErrOutcomeUnknown):
-		return true, false // only answers get lost here
-	default:
-		return false, errors.Is(err, errFailed)
-	}
-}
 
 // change makes a call that gives an endpoint a new version.
 func (m *machine) change(p *party, e *endpointModel, what string, next version, call func() error) (applied bool) {
-	next.by, next.returned, next.settled = nil, time.Time{}, false
+	next.made, next.by, next.returned, next.settled = time.Now(), nil, time.Time{}, false
 	m.mu.Lock()
 	m.tracef("%s: %s endpoint %d", p.name, what, e.id)
 	existed := e.live()
 	e.versions = append(e.versions, &next)
 	m.mu.Unlock()
-	err := call()
+	err := contained(call)
 	applied, known := verdict(err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +70,7 @@ func (m *machine) doCreate() {
 
 func (m *machine) create(p *party) {
 	e := &endpointModel{workspace: draw(m, "workspace", int64(1), 1, 2), siem: m.oneIn(4, "siem")}
-	v := version{active: true, current: m.newSecret(), bound: draw(m, "bound", 0, 1, 2, 5)}
+	v := version{made: time.Now(), active: true, current: m.newSecret(), bound: draw(m, "bound", 0, 1, 2, 5)}
 	v.url = m.newURL(e, fmt.Sprintf("e%d.example", len(m.endpoints)))
 	params := webhook.EndpointParams{WorkspaceID: e.workspace, URL: v.url, Secret: v.current, MaxInFlight: v.bound, Kind: webhook.KindSIEM}
 	if !e.siem {
@@ -98,7 +85,11 @@ func (m *machine) create(p *party) {
 		v.bound = m.config.MaxInFlight
 	}
 	e.versions = []*version{&v}
-	created, _, err := p.CreateEndpoint(context.Background(), params)
+	var created webhook.Endpoint
+	err := contained(func() (err error) {
+		created, _, err = p.CreateEndpoint(context.Background(), params)
+		return err
+	})
 	m.notef("%s: create endpoint %d (%s): %v", p.name, created.ID, v.url, err)
 	applied, known := verdict(err)
 	switch {
@@ -194,7 +185,7 @@ func (m *machine) doRotate() {
 	if length == 0 {
 		length = 7 * 24 * time.Hour
 	}
-	next.previous, next.previousUntil = before.current, time.Now().Truncate(time.Millisecond).Add(length)
+	next.previous, next.previousUntil = before.current, p.clock.showed(time.Now()).Truncate(time.Millisecond).Add(length)
 	if o.NoOverlap = m.oneIn(4, "no overlap"); o.NoOverlap {
 		next.previous, next.previousUntil = webhook.Secret{}, time.Time{}
 	}
@@ -205,16 +196,18 @@ func (m *machine) doRotate() {
 	case "wrong":
 		seen += draw(m, "off by", -1, 1)
 		o.Seen = &seen
-		_, _, err := p.RotateSecret(context.Background(), e.workspace, e.id, o)
+		err := contained(func() error {
+			_, _, err := p.RotateSecret(context.Background(), e.workspace, e.id, o)
+			return err
+		})
 		m.notef("%s: rotate endpoint %d having seen %d: %v", p.name, e.id, seen, err)
 		if _, known := verdict(err); !known && !errors.Is(err, webhook.ErrConflict) && (e.live() || !errors.Is(err, webhook.ErrNotFound)) {
 			m.failf("rotating endpoint %d (%d rotations) having seen %d: %v", e.id, e.rotations, seen, err)
 		}
 		return
 	}
-	var got webhook.Endpoint
-	applied := m.change(p, e, "rotate", next, func() (err error) {
-		got, _, err = p.RotateSecret(context.Background(), e.workspace, e.id, o)
+	applied := m.change(p, e, "rotate", next, func() error {
+		_, _, err := p.RotateSecret(context.Background(), e.workspace, e.id, o)
 		return err
 	})
 	if !applied || !e.live() {
@@ -222,15 +215,13 @@ func (m *machine) doRotate() {
 	}
 	e.rotations++
 	m.stats.rotations++
-	if got.ID == 0 { // the answer was lost
-		var err error
-		if got, err = m.reader.Endpoint(context.Background(), e.workspace, e.id); err != nil {
-			m.failf("reading endpoint %d: %v", e.id, err)
-		}
+	got, err := m.reader.Endpoint(context.Background(), e.workspace, e.id)
+	if err != nil {
+		m.failf("reading endpoint %d: %v", e.id, err)
 	}
 	// A store call before may have taken time.
 	if got.Rotations != e.rotations || got.PreviousUntil.IsZero() != o.NoOverlap || got.PreviousUntil.Before(next.previousUntil) ||
-		got.PreviousUntil.After(time.Now().Add(length)) {
+		got.PreviousUntil.After(p.clock.showed(time.Now()).Add(length)) {
 		m.failf("rotated %+v, expected %d rotations and an overlap until %v", got, e.rotations, next.previousUntil)
 	}
 	m.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -29,10 +30,10 @@ func (m *machine) doLook() {
 			q.Status != "" && d.latest.Status != q.Status || q.EventType != "" && d.kind != q.EventType {
 			continue
 		}
-		if len(want) < q.Limit {
-			want = append(want, id)
-		}
+		want = append(want, id)
 	}
+	slices.SortStableFunc(want, func(a, b int64) int { return m.deliveries[b].created.Compare(m.deliveries[a].created) })
+	want = want[:min(len(want), q.Limit)]
 	page, err := m.reader.Deliveries(context.Background(), q)
 	if err != nil {
 		m.failf("deliveries: %v", err)
@@ -79,7 +80,11 @@ func (m *machine) doRetry() {
 // retry retries a delivery whose state is known.
 func (m *machine) retry(p *party, d *deliveryModel) {
 	now, except := m.rearm(d)
-	v, err := p.Retry(context.Background(), d.to.workspace, d.id)
+	var v webhook.Delivery
+	err := contained(func() (err error) {
+		v, err = p.Retry(context.Background(), d.to.workspace, d.id)
+		return err
+	})
 	m.notef("%s: retry delivery %d: %v", p.name, d.id, err)
 	applied, known := verdict(err)
 	slow := time.Now().After(now) // so that it may have been in another state by then
@@ -95,7 +100,7 @@ func (m *machine) retry(p *party, d *deliveryModel) {
 		}
 	case applied:
 		m.stats.retries++
-		m.rebase(d, now, slow)
+		m.rebase(p, d, now, slow)
 		if known && (v.ID != d.id || v.Status != webhook.StatusPending || v.Attempts != 0 || v.TotalAttempts != d.base || !v.CompletedAt.IsZero()) {
 			m.failf("retried %+v", v)
 		}
@@ -163,7 +168,7 @@ func (m *machine) rearm(list ...*deliveryModel) (now time.Time, except func(retr
 }
 
 // rebase notes that a delivery has a fresh budget since an instant, or may have.
-func (m *machine) rebase(d *deliveryModel, now time.Time, maybe bool) bool {
+func (m *machine) rebase(p *party, d *deliveryModel, now time.Time, maybe bool) bool {
 	base := d.latest.TotalAttempts
 	if maybe {
 		v, err := m.reader.Delivery(context.Background(), d.to.workspace, d.id)
@@ -175,7 +180,7 @@ func (m *machine) rebase(d *deliveryModel, now time.Time, maybe bool) bool {
 	if base <= d.base {
 		return false
 	}
-	d.base, d.retriedAt = base, now
+	d.base, d.retriedAt = base, p.clock.showed(now)
 	return true
 }
 
@@ -189,12 +194,17 @@ func (m *machine) doRecover() {
 		if d.to == e {
 			all = append(all, d)
 		}
-		if !d.gone && d.to == e && d.latest.Status == webhook.StatusFailed && !d.latest.CompletedAt.Before(since) {
+		if completed := d.latest.CompletedAt; !d.gone && d.to == e && d.latest.Status == webhook.StatusFailed &&
+			!completed.Before(p.clock.wall(since)) && !completed.After(p.clock.wall(time.Now())) {
 			failed = append(failed, d)
 		}
 	}
 	now, except := m.rearm(all...)
-	n, err := p.Recover(context.Background(), e.workspace, e.id, since)
+	var n int
+	err := contained(func() (err error) {
+		n, err = p.Recover(context.Background(), e.workspace, e.id, since)
+		return err
+	})
 	m.notef("%s: recover endpoint %d: %d, %v", p.name, e.id, n, err)
 	applied, known := verdict(err)
 	slow := time.Now().After(now)
@@ -209,7 +219,7 @@ func (m *machine) doRecover() {
 	case slow:
 		failed = nil
 		for _, d := range all {
-			if m.rebase(d, now, true) {
+			if m.rebase(p, d, now, true) {
 				failed = append(failed, d)
 			}
 		}
@@ -218,7 +228,7 @@ func (m *machine) doRecover() {
 			m.failf("recovered %d deliveries of endpoint %d, expected %d", n, e.id, len(failed))
 		}
 		for _, d := range failed {
-			m.rebase(d, now, false)
+			m.rebase(p, d, now, false)
 		}
 		m.stats.retries += len(failed)
 	}
@@ -227,4 +237,44 @@ func (m *machine) doRecover() {
 	}
 	except(failed...)
 	m.rush()
+}
+
+// doRead has a party read what there is to read, and compares it with what
+// somebody else finds.
+func (m *machine) doRead() {
+	m.settle()
+	p, e, ctx := m.anyParty(), m.anyEndpoint(), context.Background()
+	other, err := webhook.New(timed{m.log, p.clock}, m.config)
+	if err != nil {
+		m.failf("%v", err)
+		return
+	}
+	var id int64
+	if len(m.order) > 0 {
+		id = pick(m, "delivery", m.order)
+	}
+	for i, read := range []func(d *webhook.Dispatcher) (any, error){
+		func(d *webhook.Dispatcher) (any, error) { return d.Endpoint(ctx, e.workspace, e.id) },
+		func(d *webhook.Dispatcher) (any, error) { return d.Endpoints(ctx, e.workspace, 0, 0) },
+		func(d *webhook.Dispatcher) (any, error) { return d.Delivery(ctx, e.workspace, id) },
+		func(d *webhook.Dispatcher) (any, error) { return d.Attempts(ctx, e.workspace, id) },
+		func(d *webhook.Dispatcher) (any, error) {
+			return d.Deliveries(ctx, webhook.DeliveryQuery{WorkspaceID: e.workspace})
+		},
+	} {
+		from := time.Now()
+		var got any
+		err := contained(func() (err error) {
+			got, err = read(p.Dispatcher)
+			return err
+		})
+		if errors.Is(err, errFailed) || time.Now().After(from) {
+			continue
+		}
+		want, wantErr := read(other)
+		if errors.Is(err, webhook.ErrNotFound) != errors.Is(wantErr, webhook.ErrNotFound) || (err == nil) != (wantErr == nil) ||
+			err == nil && !reflect.DeepEqual(got, want) {
+			m.failf("%s: reading %d: %+v, %v; expected %+v, %v", p.name, i, got, err, want, wantErr)
+		}
+	}
 }

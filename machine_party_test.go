@@ -2,8 +2,6 @@ package webhook_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,6 +16,7 @@ type party struct {
 	*webhook.Dispatcher
 	m     *machine
 	name  string
+	clock *hostClock
 	born  time.Time
 	inner store.Store
 
@@ -30,20 +29,14 @@ type party struct {
 	dead     bool
 	deaths   []time.Time // crashes, and when Run or RunOnce gave up with an error
 	stopping bool
-	plan     []mishap // of the next store calls, one each
+	plan     []mishap            // of the next store calls, one each
+	aimed    map[string][]mishap // of the next calls of one method
 	outage   outage
 	troubles []span
+	holds    map[int64]*tenure // the last lease of each delivery that it got
 }
 
 func (p *party) running() bool { return p.ended != nil }
-
-// A mishap is what happens to one store call.
-type mishap struct {
-	lose  bool          // it takes effect, and its answer is lost
-	fail  bool          // it fails and has no effect
-	wait  time.Duration // before it
-	delay time.Duration // after it
-}
 
 // An outage is a time in which no store call gets through: each fails at once or
 // hangs until the end.
@@ -53,12 +46,6 @@ type outage struct {
 }
 
 type span struct{ from, to time.Time }
-
-var (
-	errFailed = errors.New("injected: the store refuses")
-	errLost   = fmt.Errorf("injected: %w", store.ErrOutcomeUnknown)
-	errDead   = errors.New("injected: the process is dead")
-)
 
 // trouble notes that store calls of the party are not to be relied on.
 func (p *party) trouble(from, to time.Time) { p.troubles = append(p.troubles, span{from, to}) }
@@ -76,29 +63,36 @@ func (p *party) troubled(from, to time.Time) bool {
 const (
 	storePatience  = 10 * time.Second // how long the dispatcher waits for one store call
 	longestBackoff = 5 * time.Second
-	leaseTime      = 30 * time.Second
-	leaseAtStart   = 15 * time.Second // what a lease lasts, at least, when a request starts
+	startMargin    = 5 * time.Second // what a lease lasts, at least, beyond the time limit when a request starts
 )
 
 // catchesUp returns when the party has written at the latest what came to be
 // known at an instant: store calls that failed are tried again.
 func (p *party) catchesUp(at time.Time) time.Time {
-	for _, s := range p.troubles { // in order of their beginning
-		if !s.from.After(at) && !s.to.Add(longestBackoff).Before(at) {
-			at = s.to.Add(longestBackoff)
+	for more := true; more; {
+		more = false
+		for _, s := range p.troubles {
+			if till := s.to.Add(longestBackoff); !s.from.After(at) && till.After(at) {
+				at, more = till, true
+			}
 		}
 	}
 	return at
 }
 
 // forgives reports whether a request may be in no log: it was cut, its process
-// did not live to write it down, or could not as long as the lease lasted, or
-// has not yet.
+// did not live to write it down, or somebody else got the delivery before it
+// could, or it has not yet.
 func (q *machineRequest) forgives() bool {
 	p := q.by
 	by := p.catchesUp(q.done)
-	return q.open || q.cut || !time.Now().After(by) && by.After(q.done) || by.After(q.at.Add(leaseAtStart)) ||
+	return q.open || q.cut || !time.Now().After(by) && by.After(q.done) || q.outlived(by) ||
 		slices.ContainsFunc(p.deaths, func(t time.Time) bool { return !t.Before(q.at) && !t.After(by) })
+}
+
+// outlived reports whether its delivery was given to somebody else by an instant.
+func (q *machineRequest) outlived(by time.Time) bool {
+	return q.lease != nil && !q.lease.lost.IsZero() && !q.lease.lost.After(by)
 }
 
 // knows returns when the party must know of a change that another one made: one

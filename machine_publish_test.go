@@ -17,8 +17,8 @@ import (
 // firstUse is the first use of an idempotency key.
 type firstUse struct {
 	content string
-	at      time.Time
-	eventID string // empty if it is not known
+	at      time.Time // by the publisher's clock
+	eventID string    // empty if it is not known
 	ids     []int64
 }
 
@@ -60,7 +60,7 @@ func (m *machine) fill(e *plannedEvent, data string) {
 }
 
 // foresee works out what publishing events now must lead to.
-func (m *machine) foresee(events []*plannedEvent) (conflict bool) {
+func (m *machine) foresee(p *party, events []*plannedEvent) (conflict bool) {
 	within := map[string]*firstUse{}
 	for _, e := range events {
 		at := e.Time
@@ -77,7 +77,7 @@ func (m *machine) foresee(events []*plannedEvent) (conflict bool) {
 				conflict = conflict || e.first.content != e.content
 				continue
 			}
-			within[e.key] = &firstUse{content: e.content, at: time.Now()}
+			within[e.key] = &firstUse{content: e.content, at: p.clock.showed(time.Now())}
 		}
 		for _, o := range m.endpoints {
 			if o.wants(e.WorkspaceID, e.Type) {
@@ -122,7 +122,7 @@ func (m *machine) doPublishMany() {
 
 func (m *machine) publish(p *party, events []*plannedEvent, call func([]webhook.Event) ([]webhook.Receipt, error)) {
 	for _, use := range m.keys {
-		if time.Since(use.at) > 23*time.Hour { // it may be forgotten soon
+		if m.furthestWall().Sub(use.at) > 23*time.Hour { // it may be forgotten soon
 			m.generation++
 			m.keys = map[string]*firstUse{}
 			m.notef("idempotency keys are a day old: new ones from here on")
@@ -134,9 +134,13 @@ func (m *machine) publish(p *party, events []*plannedEvent, call func([]webhook.
 		plain = append(plain, e.Event)
 	}
 	known := maps.Clone(m.keys)
-	conflict := m.foresee(events)
+	conflict := m.foresee(p, events)
 	now := time.Now()
-	receipts, err := call(plain)
+	var receipts []webhook.Receipt
+	err := contained(func() (err error) {
+		receipts, err = call(plain)
+		return err
+	})
 	m.notef("%s: publish %d events: %+v, %v", p.name, len(events), receipts, err)
 	applied, said := verdict(err)
 	switch {
@@ -154,7 +158,7 @@ func (m *machine) publish(p *party, events []*plannedEvent, call func([]webhook.
 			receipts = m.reconstruct(events)
 		}
 		for i, e := range events {
-			m.adopt(e, receipts[i], now, said)
+			m.adopt(p, e, receipts[i], now, said)
 		}
 		m.stats.events += len(events)
 	}
@@ -188,7 +192,7 @@ func (m *machine) reconstruct(events []*plannedEvent) []webhook.Receipt {
 }
 
 // adopt takes in what publishing an event stored.
-func (m *machine) adopt(e *plannedEvent, r webhook.Receipt, now time.Time, said bool) {
+func (m *machine) adopt(p *party, e *plannedEvent, r webhook.Receipt, now time.Time, said bool) {
 	if e.first != nil {
 		if said && (!r.Repeat || e.first.eventID != "" && r.EventID != e.first.eventID || !slices.Equal(r.DeliveryIDs, e.first.ids) && len(r.DeliveryIDs)+len(e.first.ids) > 0) {
 			m.failf("the repeat of %+v got %+v", e.first, r)
@@ -215,7 +219,7 @@ func (m *machine) adopt(e *plannedEvent, r webhook.Receipt, now time.Time, said 
 			m.failf("delivery %d is for endpoint %d", id, v.EndpointID)
 			return
 		}
-		d := &deliveryModel{id: id, to: to[i], eventID: r.EventID, kind: e.Type, key: e.OrderingKey, payload: e.payload, created: now.Truncate(time.Millisecond)}
+		d := &deliveryModel{id: id, to: to[i], eventID: r.EventID, kind: e.Type, key: e.OrderingKey, payload: e.payload, created: p.clock.showed(now).Truncate(time.Millisecond)}
 		to = slices.Delete(to, i, i+1)
 		if n := len(m.order); n > 0 && m.order[n-1] >= id {
 			m.failf("delivery id %d after %d", id, m.order[n-1])
@@ -235,7 +239,11 @@ func (m *machine) doTest() {
 
 func (m *machine) test(p *party, e *endpointModel) {
 	now := time.Now()
-	r, err := p.SendTest(context.Background(), e.workspace, e.id)
+	var r webhook.Receipt
+	err := contained(func() (err error) {
+		r, err = p.SendTest(context.Background(), e.workspace, e.id)
+		return err
+	})
 	m.notef("%s: test send to endpoint %d: %+v, %v", p.name, e.id, r, err)
 	applied, said := verdict(err)
 	v := e.latest()
@@ -250,12 +258,12 @@ func (m *machine) test(p *party, e *endpointModel) {
 			r = m.reconstruct([]*plannedEvent{event})[0]
 		}
 		if len(r.DeliveryIDs) == 1 { // a store call before may have taken time
-			if d, err := m.reader.Delivery(context.Background(), e.workspace, r.DeliveryIDs[0]); err == nil && !d.CreatedAt.Before(now.Truncate(time.Millisecond)) {
-				now = d.CreatedAt
+			if d, err := m.reader.Delivery(context.Background(), e.workspace, r.DeliveryIDs[0]); err == nil && p.clock.when(d.CreatedAt).After(now) {
+				now = p.clock.when(d.CreatedAt)
 			}
 		}
 		event.payload = fmt.Sprintf(`{"type":"test","workspace_id":%d,"data":{"message":"Test event from Elido"},"timestamp":"%s"}`,
 			e.workspace, now.UTC().Format("2006-01-02T15:04:05Z"))
-		m.adopt(event, r, now, said)
+		m.adopt(p, event, r, now, said)
 	}
 }

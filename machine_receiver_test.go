@@ -25,6 +25,7 @@ type machineRequest struct {
 	seq      int64
 	by       *party
 	to       *endpointModel
+	lease    *tenure // under which it was made
 	delivery int64
 	key      string
 
@@ -210,12 +211,30 @@ func (m *machine) inspect(q *machineRequest, r *http.Request, body string, s sig
 		m.failLocked("%s: request to an unknown URL %s", q.by.name, r.URL)
 		return
 	}
+	q.lease = q.by.holds[q.delivery]
+	switch left := machineTimeLimit + startMargin; {
+	case q.lease == nil:
+		m.failLocked("%s: request for delivery %d without a lease", q.by.name, q.delivery)
+		q.lease = &tenure{}
+	case q.lease.used:
+		m.failLocked("%s: a second request for delivery %d under one lease", q.by.name, q.delivery)
+	case q.lease.until.Sub(q.by.clock.wall(q.at)) < left:
+		m.failLocked("%s: request for delivery %d with only %v of its lease left", q.by.name, q.delivery, q.lease.until.Sub(q.by.clock.wall(q.at)))
+	}
+	q.lease.used = true
+	// If a clock was set, a lease may run out sooner than its holder thinks, and
+	// the delivery, or an earlier one of its key, goes to somebody else.
+	stale := q.lease.ranOut()
+	if stale && m.steady {
+		m.failLocked("%s: request for delivery %d, whose lease ran out", q.by.name, q.delivery)
+	}
 	// Who is open beside it.
 	beside := 0
 	for _, o := range m.open {
-		if o.delivery == q.delivery {
+		explained := stale || o.lease.ranOut() && !m.steady
+		if o.delivery == q.delivery && !explained {
 			m.failLocked("delivery %d: a second request while one is open (%s, %s)", q.delivery, o.by.name, q.by.name)
-		} else if o.to == q.to && q.key != "" && o.key == q.key {
+		} else if o.to == q.to && q.key != "" && o.key == q.key && !explained {
 			m.failLocked("deliveries %d and %d of key %q are open at once", o.delivery, q.delivery, q.key)
 		}
 		if o.to == q.to && o.by == q.by {
@@ -247,12 +266,15 @@ func (m *machine) inspect(q *machineRequest, r *http.Request, body string, s sig
 	if got := r.Header.Get("X-Webhook-Event"); got != d.EventType {
 		m.failLocked("delivery %d: header names event %q, the log %q", d.ID, got, d.EventType)
 	}
+	if stale {
+		return
+	}
 	switch {
 	case d.Status != webhook.StatusPending:
 		m.failLocked("%s: request for delivery %d, which is %s", q.by.name, d.ID, d.Status)
 	case d.Attempts >= d.Budget:
 		m.failLocked("%s: request for delivery %d, whose budget of %d is used up", q.by.name, d.ID, d.Budget)
-	case d.NextAttemptAt.After(q.at):
+	case d.NextAttemptAt.After(q.at) && m.steady:
 		m.failLocked("%s: request for delivery %d, which is not due until %v later", q.by.name, d.ID, d.NextAttemptAt.Sub(q.at))
 	}
 	for _, e := range s.earlier {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -82,7 +83,9 @@ func TestMachine(t *testing.T) {
 				}
 				total.add(m.stats)
 			})
-			t.Logf("%+v", total)
+			faults := total.faults
+			total.faults = nil
+			t.Logf("%+v, faults:%v", total, faults)
 		})
 	}
 }
@@ -145,8 +148,21 @@ func scratch(t *testing.T, rt *rapid.T) string {
 }
 
 type machineStats struct {
-	steps, events, deliveries, requests, delivered, failed      int
-	retries, crashes, stops, faults, outages, pauses, rotations int
+	steps, events, deliveries, requests, unlogged, delivered, failed int
+	retries, crashes, stops, outages, pauses, rotations              int
+	forward, back                                                    int // clock steps
+	faults                                                           counts
+}
+
+// counts is how often things happened.
+type counts map[string]int
+
+func (c counts) String() string {
+	var b strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(c)) {
+		fmt.Fprintf(&b, "\n\t%7d %s", c[what], what)
+	}
+	return b.String()
 }
 
 func (s *machineStats) add(o machineStats) {
@@ -154,15 +170,23 @@ func (s *machineStats) add(o machineStats) {
 	s.events += o.events
 	s.deliveries += o.deliveries
 	s.requests += o.requests
+	s.unlogged += o.unlogged
 	s.delivered += o.delivered
 	s.failed += o.failed
 	s.retries += o.retries
 	s.crashes += o.crashes
 	s.stops += o.stops
-	s.faults += o.faults
 	s.outages += o.outages
 	s.pauses += o.pauses
 	s.rotations += o.rotations
+	s.forward += o.forward
+	s.back += o.back
+	if s.faults == nil {
+		s.faults = counts{}
+	}
+	for what, n := range o.faults {
+		s.faults[what] += n
+	}
 }
 
 // machine is one sequence: the world, and what is known about it.
@@ -174,7 +198,8 @@ type machine struct {
 	start   time.Time
 	log     store.Store         // without faults
 	reader  *webhook.Dispatcher // on it, for looking
-	parties [2]*party
+	clocks  [2]*hostClock       // of the hosts
+	parties [2]*party           // the process on each
 	graves  []*party
 
 	endpoints  []*endpointModel
@@ -187,14 +212,20 @@ type machine struct {
 	urls       int
 	round      int64
 	rushed     bool
-	calm       bool // no crash and no trouble with the store
+	chosen     *party    // not drawn
+	calm       bool      // no crash and no trouble with the store
+	steady     bool      // no clock is set
+	furthest   time.Time // the latest that any clock has shown before it was set
+	turn       chan struct{}
 
 	mu       sync.Mutex // for what requests look at; nothing is drawn under it
 	seq      int64
 	byURL    map[string]*endpointModel
 	requests map[int64][]*machineRequest // by delivery
 	open     []*machineRequest
-	retried  map[int64]int64 // by delivery: seq at the last manual retry
+	retried  map[int64]int64   // by delivery: seq at the last manual retry
+	leases   map[int64]*tenure // by delivery: the last
+	tenures  map[store.LeaseRef]*tenure
 	problems []string
 	trace    []string
 	stats    machineStats
@@ -234,7 +265,9 @@ type alarm struct {
 func (a alarm) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
 
 func (a alarm) Handle(_ context.Context, r slog.Record) error {
-	if r.Message != "webhook: the store failed; trying again" { // these are injected
+	switch r.Message {
+	case "webhook: the store failed; trying again", "webhook: panic in the store": // these are injected
+	default:
 		var text strings.Builder
 		r.Attrs(func(attr slog.Attr) bool { fmt.Fprintf(&text, " %v", attr); return true })
 		a.m.failf("logged: %s%s", r.Message, text.String())
@@ -277,6 +310,7 @@ func (m *machine) settle() {
 			v.settled = !v.returned.IsZero()
 		}
 	}
+	m.checkDisowned()
 	for _, p := range m.parties {
 		if !p.running() {
 			continue
@@ -299,6 +333,10 @@ func (m *machine) begin() {
 	m.byURL = map[string]*endpointModel{}
 	m.requests = map[int64][]*machineRequest{}
 	m.retried = map[int64]int64{}
+	m.leases = map[int64]*tenure{}
+	m.tenures = map[store.LeaseRef]*tenure{}
+	m.stats.faults = counts{}
+	m.turn = make(chan struct{}, 1)
 	m.config = webhook.Config{
 		Poll:         draw(m, "poll", 2*time.Second, 20*time.Second, 2*time.Minute),
 		Grace:        draw(m, "grace", 15*time.Second, 3*time.Second, -1),
@@ -318,7 +356,8 @@ func (m *machine) begin() {
 		m.Fatalf("%v", err)
 	}
 	for i := range m.parties {
-		m.parties[i] = m.newParty(string(rune('A' + i)))
+		m.clocks[i] = &hostClock{}
+		m.parties[i] = m.newParty(i, string(rune('A'+i)))
 	}
 	m.create(m.parties[0])
 	m.create(m.parties[0])
@@ -327,17 +366,21 @@ func (m *machine) begin() {
 		m.run(m.parties[1])
 	}
 	m.calm = m.oneIn(4, "calm")
+	m.steady = m.oneIn(2, "steady")
 }
 
-func (m *machine) newParty(name string) *party {
-	p := &party{m: m, name: name, born: time.Now(), death: make(chan struct{})}
-	var err error
-	if p.inner, err = m.connect(); err != nil {
+// newParty starts a process on a host.
+func (m *machine) newParty(host int, name string) *party {
+	p := &party{m: m, name: name, clock: m.clocks[host], born: time.Now(), death: make(chan struct{}),
+		aimed: map[string][]mishap{}, holds: map[int64]*tenure{}}
+	st, err := m.connect()
+	if err != nil {
 		m.Fatalf("opening the store: %v", err)
 	}
+	p.inner = ledger{st, p}
 	config := m.config
 	config.Egress.Transport = p
-	if p.Dispatcher, err = webhook.New(brittle{p}, config); err != nil {
+	if p.Dispatcher, err = webhook.New(timed{brittle{p}, p.clock}, config); err != nil {
 		m.Fatalf("%v", err)
 	}
 	return p
@@ -372,6 +415,8 @@ func (m *machine) halt(p *party) {
 	m.stats.stops++
 	m.tracef("%s: stopped after %v: %v", p.name, took, err)
 	if p.troubled(from.Add(-longestBackoff-storePatience), time.Now()) {
+		// What failed is tried again when something else ends, or at the end.
+		p.trouble(from, time.Now())
 		return
 	}
 	if err != nil {
@@ -429,7 +474,7 @@ func (m *machine) end() {
 	m.mu.Lock()
 	m.tracef("good weather from here on")
 	for _, p := range m.parties {
-		p.plan = nil
+		p.plan, p.aimed = nil, map[string][]mishap{}
 		if p.outage.until.After(clear) {
 			clear = p.outage.until
 		}
@@ -462,7 +507,10 @@ func (m *machine) end() {
 			m.setActive(m.parties[0], e, true)
 		}
 	}
-	// Leases of the dead run out, and everybody looks once.
+	if !m.agreeing() && !m.oneIn(3, "clocks go on disagreeing") {
+		m.setClocks(m.disagreement(), 1)
+	}
+	// Everybody looks once.
 	time.Sleep(time.Minute + m.config.Poll)
 	for round := 0; ; round++ {
 		m.observe()
@@ -470,18 +518,23 @@ func (m *machine) end() {
 		if len(waiting) == 0 {
 			break
 		}
-		now := time.Now()
-		var next time.Time
+		// Who is ahead of the others takes what is due by its own clock.
+		var now, next time.Time
+		for _, p := range m.parties {
+			if t := p.clock.wall(time.Now()); p.running() && t.After(now) {
+				now = t
+			}
+		}
 		for _, d := range waiting {
 			if !m.head(d) {
 				continue
 			}
-			due := d.latest.NextAttemptAt
-			if now.Sub(due) > 2*time.Minute+m.config.Poll || round > 1000 {
-				m.failf("delivery %d is stuck: due since %v, round %d", d.id, now.Sub(due), round)
+			free := m.freeAt(d)
+			if now.Sub(free) > 2*time.Minute+m.config.Poll || round > 1000 {
+				m.failf("delivery %d is stuck: free since %v, round %d: %+v, %+v", d.id, now.Sub(free), round, d.latest, m.leases[d.id])
 			}
-			if next.IsZero() || due.Before(next) {
-				next = due
+			if next.IsZero() || free.Before(next) {
+				next = free
 			}
 		}
 		m.check()
@@ -499,6 +552,11 @@ func (m *machine) end() {
 	}
 	m.mu.Unlock()
 	for _, d := range m.deliveries {
+		for _, q := range m.requests[d.id] {
+			if !q.recorded {
+				m.stats.unlogged++
+			}
+		}
 		switch {
 		case d.gone:
 		case d.latest.Status == webhook.StatusDelivered:
@@ -541,8 +599,10 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		{"backlog", 3, m.doBacklog},
 		{"overtake", 2, m.doOvertake},
 		{"edge", 1, m.doEdge},
+		{"clock", 3, m.doClock},
 		{"maintain", 1, m.doMaintain},
 		{"look", 1, m.doLook},
+		{"read", 1, m.doRead},
 	} {
 		for i := range a.times {
 			actions[fmt.Sprint(a.name, strings.Repeat("'", i))] = func(rt *rapid.T) {
@@ -567,7 +627,12 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 // rush lets the next step come, now and then, before this one's consequences.
 func (m *machine) rush() { m.rushed = m.oneIn(3, "rush") }
 
-func (m *machine) anyParty() *party { return pick(m, "party", m.parties[:]) }
+func (m *machine) anyParty() *party {
+	if m.chosen != nil {
+		return m.chosen
+	}
+	return pick(m, "party", m.parties[:])
+}
 
 // anyEndpoint picks an endpoint, a deleted one now and then.
 func (m *machine) anyEndpoint() *endpointModel {

@@ -91,7 +91,7 @@ func (m *machine) doCrash() {
 	m.stats.crashes++
 	m.mu.Unlock()
 	m.parties[i] = nil
-	fresh := m.newParty(p.name[:1] + fmt.Sprint(len(m.graves)))
+	fresh := m.newParty(i, p.name[:1]+fmt.Sprint(len(m.graves)))
 	m.mu.Lock()
 	m.parties[i] = fresh
 	m.mu.Unlock()
@@ -101,26 +101,39 @@ func (m *machine) doCrash() {
 	m.rush()
 }
 
+// doFaults lets store calls of a party fail: the next ones, whatever they are, or
+// the next ones of one method.
 func (m *machine) doFaults() {
 	m.bad()
 	p := m.anyParty()
 	plan := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) mishap {
-		switch rapid.IntRange(0, 5).Draw(t, "fault") {
-		case 1, 2:
-			return mishap{fail: true}
-		case 3:
-			return mishap{lose: true}
-		case 4:
-			return mishap{wait: rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, 9 * time.Second, 25 * time.Second}).Draw(t, "wait")}
-		case 5:
-			return mishap{delay: rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, 9 * time.Second, 25 * time.Second}).Draw(t, "delay")}
+		f := mishap{fault: rapid.SampledFrom(append(storeFaults, "")).Draw(t, "fault")}
+		if f.fault == waits || f.fault == delays {
+			f.time = rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, 9 * time.Second, 25 * time.Second}).Draw(t, "time")
 		}
-		return mishap{}
+		return f
 	}), 1, 6).Draw(m.T, "plan")
+	call := ""
+	if !m.oneIn(3, "unaimed") {
+		call = pick(m, "call", storeCalls)
+	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tracef("%s: faults %+v", p.name, plan)
-	p.plan = plan
+	m.tracef("%s: faults %+v of %q", p.name, plan, call)
+	if call == "" {
+		p.plan = plan
+	} else {
+		p.aimed[call] = plan
+	}
+	m.mu.Unlock()
+	if provoke := map[string]func(){
+		"Publish": m.doPublish, "CreateEndpoint": m.doCreate, "UpdateEndpoint": m.doPause, "RotateSecret": m.doRotate,
+		"DeleteEndpoint": m.doDelete, "Retry": m.doRetry, "Recover": m.doRecover, "Maintain": m.doMaintain,
+		"Endpoint": m.doRead, "Endpoints": m.doRead, "Deliveries": m.doRead, "Delivery": m.doRead, "Attempts": m.doRead,
+	}[call]; provoke != nil {
+		m.chosen = p
+		defer func() { m.chosen = nil }()
+		provoke()
+	}
 }
 
 func (m *machine) doOutage() {
@@ -194,19 +207,20 @@ func (m *machine) doBacklog() {
 // doEdge sends something when an overlap ends.
 func (m *machine) doEdge() {
 	p, e := m.anyParty(), m.anyEndpoint()
-	until := e.latest().previousUntil
+	until := p.clock.when(e.latest().previousUntil)
 	if d := time.Until(until); d <= time.Millisecond || d > 2000*m.config.Poll {
 		m.Skip("too far")
 	}
 	time.Sleep(time.Until(until) + draw(m, "off by", 0, -time.Millisecond, -time.Microsecond))
 	m.test(p, e)
+	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(time.Millisecond))) // clocks are set between milliseconds
 }
 
 func (m *machine) doMaintain() {
 	p := m.anyParty()
 	m.settle()
 	now := time.Now()
-	err := p.Maintain(context.Background())
+	err := contained(func() error { return p.Maintain(context.Background()) })
 	m.notef("%s: maintain: %v", p.name, err)
 	applied, known := verdict(err)
 	if !applied && !known {
@@ -222,8 +236,8 @@ func (m *machine) doMaintain() {
 			continue
 		}
 		kept[d.to.id]++
-		if age := m.config.Retention.MaxAge; age > 0 && time.Since(d.latest.CompletedAt) > age+time.Millisecond {
-			m.failf("delivery %d, %v old, outlasted Maintain", d.id, time.Since(d.latest.CompletedAt))
+		if age := m.config.Retention.MaxAge; age > 0 && p.clock.wall(now).Sub(d.latest.CompletedAt) > age+time.Millisecond {
+			m.failf("delivery %d, completed at %v, outlasted Maintain", d.id, d.latest.CompletedAt)
 		}
 	}
 	for id, n := range kept {
@@ -231,4 +245,61 @@ func (m *machine) doMaintain() {
 			m.failf("endpoint %d has %d finished deliveries after Maintain", id, n)
 		}
 	}
+}
+
+// doClock sets the clock of one host, or of all.
+func (m *machine) doClock() {
+	if m.steady {
+		m.Skip("not in a steady sequence")
+	}
+	by := draw(m, "by", time.Hour, -time.Hour, 5*time.Minute, -5*time.Minute, 40*time.Second, -40*time.Second,
+		20*time.Second, -20*time.Second, 2*time.Second, -2*time.Second, 300*time.Millisecond, -300*time.Millisecond)
+	hosts := draw(m, "hosts", []int{0, 1}, []int{0, 1}, []int{1}, []int{})
+	if len(hosts) == 0 { // B is set right
+		if m.agreeing() {
+			m.Skip("the clocks agree")
+		}
+		hosts, by = []int{1}, m.disagreement()
+	}
+	m.setClocks(by, hosts...)
+	m.rush()
+}
+
+func (m *machine) setClocks(by time.Duration, hosts ...int) {
+	// At an instant at which nothing else happens.
+	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(3 * time.Millisecond / 2)))
+	m.settle()
+	m.mu.Lock()
+	m.furthest = m.furthestWall()
+	for _, host := range hosts {
+		m.clocks[host].step(by)
+		m.tracef("the clock of %c is set by %v", 'A'+host, by)
+	}
+	if by > 0 {
+		m.stats.forward++
+	} else {
+		m.stats.back++
+	}
+	m.mu.Unlock()
+	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(time.Millisecond)))
+}
+
+// agreeing reports whether all clocks show the same.
+func (m *machine) agreeing() bool { return m.disagreement() == 0 }
+
+// disagreement is how far B's clock is behind A's.
+func (m *machine) disagreement() time.Duration {
+	now := time.Now()
+	return m.clocks[0].offset(now) - m.clocks[1].offset(now)
+}
+
+// furthestWall is the latest that any clock has shown.
+func (m *machine) furthestWall() time.Time {
+	latest := m.furthest
+	for _, c := range m.clocks {
+		if t := c.wall(time.Now()); t.After(latest) {
+			latest = t
+		}
+	}
+	return latest
 }
