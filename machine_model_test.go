@@ -21,9 +21,10 @@ type version struct {
 	url, tenant       string // tenant: an extra header
 	events            []string
 	current, previous webhook.Secret
-	previousUntil     time.Time
-	bound             int // open requests per process
+	previousUntil     time.Time // by the store's instants
+	bound             int       // open requests per process
 
+	made     time.Time // when the call began
 	by       *party    // who made the change and knows that it succeeded
 	returned time.Time // when the call returned; zero while it is under way
 	settled  bool      // everybody has come to rest since
@@ -84,14 +85,17 @@ func (e *endpointModel) agrees(q *machineRequest, r *http.Request, body string) 
 		return fmt.Sprintf("signed at %s, sent at %s", got, want)
 	}
 	for _, v := range e.possible(q.by, q.at) {
-		if problem = v.agrees(q, r, body); problem == "" {
-			return ""
+		// Its overlap ends by the clock as it was when the lease came, or later.
+		for _, offset := range q.by.clock.offsets(v.made) {
+			if problem = v.agrees(q, r, body, offset); problem == "" {
+				return ""
+			}
 		}
 	}
 	return problem
 }
 
-func (v *version) agrees(q *machineRequest, r *http.Request, body string) string {
+func (v *version) agrees(q *machineRequest, r *http.Request, body string, offset time.Duration) string {
 	mac := func(s webhook.Secret) string {
 		if s.IsZero() || body == "" {
 			return ""
@@ -101,7 +105,7 @@ func (v *version) agrees(q *machineRequest, r *http.Request, body string) string
 		return "v1=" + hex.EncodeToString(h.Sum(nil))
 	}
 	previous := ""
-	if q.at.Truncate(time.Millisecond).Before(v.previousUntil) {
+	if q.at.Add(offset).Truncate(time.Millisecond).Before(v.previousUntil) {
 		previous = mac(v.previous)
 	}
 	switch {
@@ -115,6 +119,8 @@ func (v *version) agrees(q *machineRequest, r *http.Request, body string) string
 		return "the extra headers are another version's"
 	case r.Header.Get("X-Elido-Signature") != mac(v.current):
 		return "the signature is not the current secret's"
+	case r.Header.Get("X-Elido-Signature-Previous") == "" && !q.by.m.furthestWall().Before(v.previousUntil):
+		// A host whose clock was ahead may have ended the overlap for all.
 	case r.Header.Get("X-Elido-Signature-Previous") != previous:
 		return fmt.Sprintf("the previous signature is %q, not %q", r.Header.Get("X-Elido-Signature-Previous"), previous)
 	}
@@ -128,8 +134,8 @@ type deliveryModel struct {
 	kind      string
 	key       string
 	payload   string
-	created   time.Time
-	retriedAt time.Time
+	created   time.Time // by the clock of who did it
+	retriedAt time.Time // the same
 
 	base   int // attempts before the current budget
 	rows   []webhook.Attempt
@@ -244,7 +250,7 @@ func (m *machine) compare(d *deliveryModel, v *webhook.Delivery) {
 	if want == webhook.StatusPending {
 		m.checkDue(d, v, len(rows))
 	}
-	if v.Interruptions > 0 && m.calm {
+	if v.Interruptions > 0 && m.calm && m.steady {
 		m.failLocked("delivery %d: %d leases ran out, but nothing happened", d.id, v.Interruptions)
 	}
 	for _, q := range m.requests[d.id] {
@@ -268,12 +274,14 @@ func (m *machine) checkDue(d *deliveryModel, v *webhook.Delivery, used int) {
 		if d.last.postpone != nil {
 			wait = max(wait, d.last.postpone(d.last.done))
 		}
-		due = d.last.done.Add(wait + time.Millisecond - 1).Truncate(time.Millisecond)
+		offset := d.last.by.clock.offset(d.last.answered)
+		due = d.last.done.Add(offset + wait + time.Millisecond - 1).Truncate(time.Millisecond)
 	case !d.retriedAt.IsZero():
 		due = d.retriedAt.Truncate(time.Millisecond)
 	}
-	// An interruption puts it off to the end of the lease or beyond.
-	if v.NextAttemptAt.Before(due) || v.Interruptions == 0 && v.NextAttemptAt.After(due) {
+	// An interruption puts it off to the end of the lease or beyond, which is
+	// earlier only if a clock went back.
+	if v.NextAttemptAt.Before(due) && (v.Interruptions == 0 || m.stats.back == 0) || v.Interruptions == 0 && v.NextAttemptAt.After(due) {
 		m.failLocked("delivery %d is due at %s after %d attempts and %d interruptions, not at %s",
 			d.id, m.clock(v.NextAttemptAt), used, v.Interruptions, m.clock(due))
 	}
@@ -304,18 +312,16 @@ func (m *machine) readAttempts(d *deliveryModel, v *webhook.Delivery) {
 		}
 		d.last = nil
 		for _, q := range m.requests[d.id] {
-			if interrupted := q.cut && q.done.Sub(q.at) < machineTimeLimit; interrupted {
-				continue // which is no failure
+			if q.madeRow(a) && (d.last == nil || !d.last.lease.lost.IsZero()) {
+				d.last = q // of two alike, it is the one whose lease nobody took
 			}
-			if !q.recorded && !q.open && q.status == a.Status && q.at.Truncate(time.Millisecond).Equal(a.StartedAt) &&
-				q.answered.Sub(q.at).Truncate(time.Microsecond) == a.Latency {
-				q.recorded, d.last = true, q
-				break
-			}
+		}
+		if d.last != nil {
+			d.last.recorded = true
 		}
 		if d.last == nil {
 			m.failLocked("delivery %d: attempt %d (%s, status %d, %v) is of no request", d.id, a.Number, m.clock(a.StartedAt), a.Status, a.Latency)
-		} else if i > d.base {
+		} else if i > d.base && m.stats.forward+m.stats.back == 0 {
 			// Its predecessor in the budget failed; the schedule lies between.
 			before := rows[i-1]
 			if gap := a.StartedAt.Sub(before.StartedAt); gap < machineDelays[min(i-d.base, len(machineDelays))-1] {
@@ -326,6 +332,15 @@ func (m *machine) readAttempts(d *deliveryModel, v *webhook.Delivery) {
 	d.rows = rows
 }
 
+// madeRow reports whether an attempt row may be a request's, and is of no other.
+func (q *machineRequest) madeRow(a webhook.Attempt) bool {
+	if q.cut && q.done.Sub(q.at) < machineTimeLimit { // interrupted, which is no failure
+		return false
+	}
+	return !q.recorded && !q.open && q.status == a.Status && q.by.clock.showed(q.at).Truncate(time.Millisecond).Equal(a.StartedAt) &&
+		q.answered.Sub(q.at).Truncate(time.Microsecond) == a.Latency
+}
+
 // prunable reports whether a delivery that is not in the log may have been
 // pruned. It may have ended since it was last seen.
 func (m *machine) prunable(d *deliveryModel) bool {
@@ -334,25 +349,30 @@ func (m *machine) prunable(d *deliveryModel) bool {
 	ended, failures := false, 0
 	var last time.Time
 	for _, q := range m.requests[d.id] {
-		if q.open {
+		if q.open && !q.outlived(time.Now()) {
 			return false
 		}
 		if q.seq > m.retried[d.id] {
 			ended = ended || q.status >= 200 && q.status <= 299
 			failures++
 		}
-		last = q.done
+		// By the clock as it was when that was recorded, at the earliest.
+		last = q.done.Add(slices.Min(q.by.clock.offsets(q.done)))
+	}
+	if at := d.latest.CompletedAt; !at.IsZero() && at.Before(last) {
+		last = at
 	}
 	if !ended && failures < machineBudget {
 		return false
 	}
 	r := m.config.Retention
-	if r.MaxAge > 0 && time.Since(last) >= r.MaxAge {
+	if r.MaxAge > 0 && m.furthestWall().Sub(last) >= r.MaxAge {
 		return true
 	}
 	newer := 0
 	for _, id := range m.order {
-		if o := m.deliveries[id]; o.to == d.to && o.id > d.id {
+		o := m.deliveries[id]
+		if o.to == d.to && (o.created.After(d.created) || o.created.Equal(d.created) && o.id > d.id) {
 			newer++
 		}
 	}

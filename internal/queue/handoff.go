@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -92,6 +93,9 @@ func (q *Queue) accept(leases []store.Lease) {
 		q.held++
 		q.bytes += it.bytes
 		q.average = max(len(l.Payload), q.average-q.average/16)
+		if l.Interruptions > 0 {
+			q.supersede(l.DeliveryID, lane)
+		}
 		if !now.Before(l.Until) || q.fenced(l) {
 			// The call took longer than the lease, and what kept it from starting
 			// may have been forgotten; or its endpoint changed meanwhile.
@@ -105,6 +109,16 @@ func (q *Queue) accept(leases []store.Lease) {
 		}
 		q.ready.push(lane)
 		q.staff()
+	}
+}
+
+// supersede marks as lost what waits for a delivery under an older lease of ours.
+// That ran out, since the clock was set forward or the store was away, and we
+// claimed it again. Nothing else would tell: its end may come to lie ahead once
+// more, and the store names what is lost by delivery.
+func (q *Queue) supersede(deliveryID int64, l *lane) {
+	for _, it := range slices.Concat(l.waiting[l.head:], q.todo.aside) {
+		it.lost = it.lost || it.lease.DeliveryID == deliveryID
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // other on the caller's goroutine, and returns how many attempts it recorded.
 // It may run beside Run, here and in other processes.
 func (q *Queue) RunOnce(ctx context.Context) (int, error) {
-	start := time.Now()
+	start := time.Now().Round(0) // by the wall clock, as what is due
 	defer func() {
 		q.mu.Lock()
 		q.forget(time.Now())
@@ -53,7 +53,8 @@ func (q *Queue) recordOnce(ctx context.Context, outcomes []store.Outcome, last *
 	var claim *store.ClaimParams
 	if ctx.Err() == nil {
 		q.mu.Lock()
-		claim = &store.ClaimParams{Now: start, LeaseParams: store.LeaseParams{
+		// If the clock was set back, what fails now is due before start.
+		claim = &store.ClaimParams{Now: earlier(start, time.Now()), LeaseParams: store.LeaseParams{
 			Token: newToken(), Until: time.Now().Add(q.cfg.Lease),
 			Room: store.Room{Limit: 1, PerEndpoint: 1, Endpoints: map[int64]int{}},
 		}}

@@ -124,7 +124,7 @@ func (c *coordinator) run(ctx context.Context) error {
 		if more {
 			continue
 		}
-		timer.Reset(time.Until(c.wakeAt()))
+		timer.Reset(c.idle())
 		select {
 		case <-ctx.Done():
 		case <-c.signal:
@@ -159,22 +159,31 @@ func (c *coordinator) pass() (more bool, err error) {
 	return more, err
 }
 
-// wakeAt is when there is something to do next if nobody signals.
-func (c *coordinator) wakeAt() time.Time {
+// idle is how long there is nothing to do unless somebody signals. Each instant
+// is compared with the present, never with another: if the wall clock was set,
+// what comes from the store and what was reckoned here before do not compare.
+func (c *coordinator) idle() time.Duration {
 	c.mu.Lock()
 	defer c.unlock()
-	at := later(c.pollAt, c.probing.till)
-	at = earlier(at, later(c.tidyAt, c.tidying.till))
+	now := time.Now()
+	wait := later(c.pollAt, c.probing.till).Sub(now)
+	until := func(at time.Time) {
+		if !at.IsZero() {
+			wait = min(wait, at.Sub(now))
+		}
+	}
+	until(later(c.tidyAt, c.tidying.till))
 	if c.recording.failures > 0 {
-		return earlier(at, c.recording.till)
+		until(c.recording.till)
+		return wait
 	}
 	if c.held > 0 {
-		at = earlier(at, c.renewAt)
+		until(c.renewAt)
 	}
 	if c.capacity(max(c.average, 1)) > 0 {
-		at = earlier(at, c.nextDue)
+		until(c.nextDue)
 	}
-	return at
+	return wait
 }
 
 func later(a, b time.Time) time.Time {
@@ -256,7 +265,7 @@ func (c *coordinator) renew(now time.Time) error {
 	c.mu.Lock()
 	for _, l := range c.lanes {
 		for _, it := range l.waiting[l.head:] {
-			if it.lease.Until.Sub(now) < c.cfg.Timeout+StartMargin+2*renewEvery {
+			if !it.lost && it.lease.Until.Sub(now) < c.cfg.Timeout+StartMargin+2*renewEvery {
 				items = append(items, it)
 			}
 		}
@@ -299,9 +308,16 @@ func (c *coordinator) renewAside(t *todo) error {
 // extend renews leases and marks the items whose lease is somebody else's by now.
 func (c *coordinator) extend(items []*item) error {
 	until := time.Now().Add(c.cfg.Lease).Round(0) // by the wall clock, as others see it
-	refs := make([]store.LeaseRef, len(items))
-	for i, it := range items {
-		refs[i] = it.lease.Ref()
+	refs := make([]store.LeaseRef, 0, len(items))
+	c.mu.Lock()
+	for _, it := range items {
+		if !it.lost {
+			refs = append(refs, it.lease.Ref())
+		}
+	}
+	c.unlock()
+	if len(refs) == 0 {
+		return nil
 	}
 	var lost []int64
 	err := c.call(func(ctx context.Context) (err error) {
@@ -317,7 +333,7 @@ func (c *coordinator) extend(items []*item) error {
 	}
 	c.mu.Lock()
 	for _, it := range items {
-		if it.lost = gone[it.lease.DeliveryID]; !it.lost {
+		if it.lost = it.lost || gone[it.lease.DeliveryID]; !it.lost {
 			it.lease.Until = until
 		}
 	}

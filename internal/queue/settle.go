@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -25,8 +26,11 @@ func (c *coordinator) settle(now time.Time) (more bool, err error) {
 	if err == nil {
 		err = c.renewAside(&t)
 	}
-	if err == nil && (len(t.outcomes) > 0 || claim != nil) {
+	switch {
+	case err == nil && (len(t.outcomes) > 0 || claim != nil):
 		err = c.record(now, &t, claim)
+	case len(t.outcomes) > 0: // what was sent must be known, whatever else fails
+		err = errors.Join(err, c.record(now, &t, nil))
 	}
 	c.mu.Lock()
 	defer c.unlock()

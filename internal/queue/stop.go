@@ -75,7 +75,8 @@ func (c *coordinator) landed(over <-chan time.Time) bool {
 	}
 }
 
-// flush records and gives back all there is.
+// flush records and gives back all there is. What was sent comes first: a lease
+// that cannot be given back runs out by itself.
 func (c *coordinator) flush() error {
 	for {
 		c.mu.Lock()
@@ -84,11 +85,11 @@ func (c *coordinator) flush() error {
 		if t.empty() {
 			return nil
 		}
-		err := c.giveBackNow(&t)
-		if err == nil && len(t.outcomes) > 0 {
+		var err error
+		if len(t.outcomes) > 0 {
 			err = c.record(time.Now(), &t, nil)
 		}
-		if err != nil {
+		if err = errors.Join(err, c.giveBackNow(&t)); err != nil {
 			c.mu.Lock()
 			c.putBack(t)
 			c.unlock()
