@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-// An exactConn gives up its connection when a receiver sends more than one
+// An exactConn fails when an answer's head has more lines than net/http should
+// be given, and gives up its connection when a receiver sends more than one
 // answer to one request: a body after a 204, or bytes beyond Content-Length.
 //
 // net/http returns a connection to its pool before it looks for such bytes. A
@@ -22,11 +23,27 @@ type exactConn struct {
 }
 
 func (c *exactConn) Read(p []byte) (int, error) {
+	if c.framing.long {
+		return overrun(p), nil
+	}
 	n, err := c.Conn.Read(p)
-	if c.framing.surplus(p[:n]) && err == nil {
+	switch surplus := c.framing.surplus(p[:n]); {
+	case c.framing.long:
+		return overrun(p), nil
+	case surplus && err == nil:
 		err = io.EOF
 	}
 	return n, err
+}
+
+// overrun makes the rest of a head a line without end, at which net/http says
+// by itself that the head is too large. (It may take an error for the end of a
+// line, and read on.)
+func overrun(p []byte) int {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p)
 }
 
 // A framing follows answers to POSTs as they stream past, to know where each
@@ -38,6 +55,8 @@ type framing struct {
 	chunk int64  // chunk size so far
 	sized bool   // chunk has a digit
 	head  []byte // of a head that came in pieces
+	lines int    // of a head so far
+	long  bool   // a head had too many
 	blank bool   // the trailer line so far is empty
 }
 
@@ -149,14 +168,29 @@ func (f *framing) takeHead(p []byte) []byte {
 		if len(f.head) == 0 {
 			f.head = append(f.head, p...)
 		}
+		f.count(p)
 		if len(f.head) > headerLimit {
 			f.at, f.head = lost, nil
 		}
 		return nil
 	}
-	f.at, f.left = readHead(head[:end])
-	f.head = f.head[:0]
-	return p[len(p)-(len(head)-end):]
+	rest := p[len(p)-(len(head)-end):]
+	f.count(p[:len(p)-len(rest)])
+	if !f.long {
+		f.at, f.left = readHead(head[:end])
+	}
+	f.head, f.lines = f.head[:0], 0
+	if cap(f.head) > 4<<10 {
+		f.head = nil // an idle connection need not hold on to it
+	}
+	return rest
+}
+
+// count counts lines of a head.
+func (f *framing) count(p []byte) {
+	if f.lines += bytes.Count(p, []byte("\n")); f.lines > headerLines {
+		f.at, f.long, f.head = lost, true, nil
+	}
 }
 
 // headEnd returns the index behind the empty line that ends a head, or -1.
