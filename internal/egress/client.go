@@ -66,10 +66,13 @@ func (c *Client) Do(ctx context.Context, r Request, answered func()) Answer {
 		}
 	}
 	start := time.Now()
-	answer, err := c.send(ctx, r)
+	answer, connected, err := c.send(ctx, r)
 	latency := time.Since(start)
 	if err != nil {
 		f := classify(ctx, err)
+		if f == Timeout && !connected {
+			f = ConnectTimeout // dials have the same limit: which one ended it is chance
+		}
 		return Answer{Err: f, Latency: latency, Refused: f == AddressRefused, TimedOut: f.Timeout()}
 	}
 	if answered != nil {
@@ -89,9 +92,10 @@ func (c *Client) Do(ctx context.Context, r Request, answered func()) Answer {
 	return a
 }
 
-// send makes the round trip. GetBody stays nil: with it, net/http would repeat
-// a POST that it thinks safe to repeat, and one call would be two requests.
-func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
+// send makes the round trip, and says whether there was a connection for it.
+// GetBody stays nil: with it, net/http would repeat a POST that it thinks safe to
+// repeat, and one call would be two requests.
+func (c *Client) send(ctx context.Context, r Request) (answer *http.Response, connected bool, err error) {
 	req := c.template.WithContext(ctx)
 	req.URL, req.Header = r.URL, r.Header
 	if req.Header == nil {
@@ -108,37 +112,35 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	if c.options.Proxy != nil && c.dialer != nil {
 		proxy, err := c.options.Proxy(req)
 		if err != nil {
-			return nil, ProxyFailed
+			return nil, false, ProxyFailed
 		}
 		if proxy != nil {
-			req = req.WithContext(context.WithValue(ctx, proxyKey{}, proxy))
+			ctx = context.WithValue(ctx, proxyKey{}, proxy)
 		}
 	}
-	if r.Sending != nil {
-		if c.dialer == nil { // a replaced transport: this is as close as it gets
-			if !r.Sending() {
-				return nil, Cancelled
-			}
-		} else {
-			req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-				GotConn: func(info httptrace.GotConnInfo) {
-					if !r.Sending() {
-						_ = info.Conn.Close()
-					}
-				},
-			}))
+	if c.dialer == nil { // a replaced transport: this is as close as it gets
+		if connected = true; r.Sending != nil && !r.Sending() {
+			return nil, connected, Cancelled
 		}
+	} else {
+		req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) {
+				if connected = true; r.Sending != nil && !r.Sending() {
+					_ = info.Conn.Close()
+				}
+			},
+		}))
 	}
-	answer, err := c.transport.RoundTrip(req)
+	answer, err = c.transport.RoundTrip(req)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, connected, err
 	case answer == nil: // a replaced transport may do anything
-		return nil, RequestFailed
+		return nil, connected, RequestFailed
 	case answer.Body == nil:
 		answer.Body = http.NoBody
 	}
-	return answer, nil
+	return answer, connected, nil
 }
 
 // buffers holds what bodies of unknown or great length are read into.

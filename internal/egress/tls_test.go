@@ -151,7 +151,7 @@ func TestSilentHandshake(t *testing.T) {
 	c = newClient(t, local)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.Equal(t, Timeout, do(t, ctx, c, newRequest(t, c, "https://"+r.host), nil).Err)
+	require.Equal(t, ConnectTimeout, do(t, ctx, c, newRequest(t, c, "https://"+r.host), nil).Err)
 }
 
 // With few requests a new connection each time is the rule, so a session is
