@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -104,7 +105,7 @@ func (d *Dispatcher) newEndpoint(ctx context.Context, p EndpointParams) (Endpoin
 	if err := d.config.Signer.checkSecret("secret", secret); err != nil {
 		return e, Secret{}, err
 	}
-	return e, secret, ask(d.config.AllowEndpoint, "AllowEndpoint", ctx, p)
+	return e, secret, ask(d, d.config.AllowEndpoint, "AllowEndpoint", ctx, p)
 }
 
 func (d *Dispatcher) saveEndpoint(ctx context.Context, e Endpoint, current, previous Secret, until time.Time) (Endpoint, error) {
@@ -156,8 +157,9 @@ func (d *Dispatcher) Endpoints(ctx context.Context, workspaceID, after int64, li
 	return list, nil
 }
 
-// UpdateEndpoint changes an endpoint's settings. Where the URL's host changes,
-// headers that are not given anew are dropped: they belonged to the old host.
+// UpdateEndpoint changes an endpoint's settings. Where the URL's scheme, host or
+// port changes, credentials, and headers that are not given anew, are dropped: they
+// belonged to the old host. The secret stays.
 // Once it returned, this process starts no request with the old settings.
 func (d *Dispatcher) UpdateEndpoint(ctx context.Context, workspaceID, id int64, u EndpointUpdate) (Endpoint, error) {
 	for {
@@ -169,11 +171,15 @@ func (d *Dispatcher) UpdateEndpoint(ctx context.Context, workspaceID, id int64, 
 		if err := u.apply(d, &e); err != nil {
 			return Endpoint{}, err
 		}
-		if u.Headers == nil && host(before.URL) != host(e.URL) {
-			e.Headers = nil
+		var credentials *store.Sealed
+		if origin(before.URL) != origin(e.URL) {
+			credentials = new(store.Sealed)
+			if u.Headers == nil {
+				e.Headers = nil
+			}
 		}
 		e.UpdatedAt = time.Now().UTC().Truncate(time.Millisecond)
-		e, err = d.store.UpdateEndpoint(ctx, e, nil)
+		e, err = d.store.UpdateEndpoint(ctx, e, credentials)
 		if errors.Is(err, ErrConflict) && ctx.Err() == nil {
 			continue // somebody was quicker: apply the change to what they made
 		}
@@ -232,12 +238,21 @@ func (u EndpointUpdate) apply(d *Dispatcher, e *Endpoint) error {
 	return nil
 }
 
-func host(raw string) string {
+// origin is whom a URL leads to (RFC 6454, section 4).
+func origin(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return ""
 	}
-	return u.Host
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "http":
+		port = "80"
+	}
+	return u.Scheme + "://" + net.JoinHostPort(u.Hostname(), port)
 }
 
 // PauseEndpoint stops deliveries to an endpoint. What is queued waits until

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -120,7 +121,7 @@ func (d *Dispatcher) publish(ctx context.Context, tx store.Publisher, events []E
 		stored[i] = d.newEvent(id, e, p)
 		stored[i].Trace = trace
 	}
-	if err := ask(d.config.AllowPublish, "AllowPublish", ctx, events); err != nil {
+	if err := ask(d, d.config.AllowPublish, "AllowPublish", ctx, events); err != nil {
 		return nil, err
 	}
 	return d.put(ctx, tx, stored, now)
@@ -239,14 +240,27 @@ func publishError(err error) error {
 }
 
 // ask calls a function of the host's and contains a panic in it.
-func ask[T any](f func(context.Context, T) error, name string, ctx context.Context, v T) (err error) {
+func ask[T any](d *Dispatcher, f func(context.Context, T) error, name string, ctx context.Context, v T) (err error) {
 	if f == nil {
 		return nil
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("webhook: Config.%s panicked: %v", name, p)
+			// Not the value: it may hold what the function was asked about.
+			d.config.Logger.Error("webhook: panic in Config."+name, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			err = &askError{name, panicError{p}}
 		}
 	}()
 	return f(ctx, v)
 }
+
+// askError reports a panic in a function of the host's.
+type askError struct {
+	name  string
+	cause panicError
+}
+
+func (e *askError) Error() string { return "webhook: Config." + e.name + " panicked" }
+
+// Unwrap returns the panic, which is left out of the text.
+func (e *askError) Unwrap() error { return e.cause }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +29,8 @@ type route struct {
 	fixed  http.Header       // headers that never change
 	logged map[string]string // the same as the log shows them
 
-	private sync.Map // of a scheme's header names: whether the log leaves them out
+	confidences confidences // what the log shows of no answer
+	private     sync.Map    // of a scheme's header names: whether the log leaves them out
 }
 
 var (
@@ -58,8 +60,12 @@ func (s *sender) Prepare(t *store.Target) (any, error) {
 		r.fixed[name] = []string{value}
 		r.logged[name] = value
 		if private(name) {
-			r.logged[name] = "[redacted]"
+			r.logged[name] = redacted
 		}
+	}
+	r.confidences = r.confidences.addURL(r.url)
+	for _, secret := range []Secret{current, previous} { // a receiver knows them, and may be careless
+		r.confidences = r.confidences.add(secret.Reveal(), strings.TrimPrefix(secret.Reveal(), sig.SecretPrefix))
 	}
 	r.fixed["Content-Type"], r.logged["Content-Type"] = contentType, contentType[0]
 	r.fixed["User-Agent"], r.logged["User-Agent"] = userAgent, userAgent[0]
@@ -107,7 +113,7 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 	}
 	a := store.Attempt{StartedAt: started, Latency: answer.Latency, Status: answer.Status, Headers: logged}
 	if !s.config.DropResponses {
-		a.Response, a.ResponseCut = answer.Body, answer.Cut
+		a.Response, a.ResponseCut = r.snippet(answer, header)
 	}
 	switch {
 	case answer.Err != nil:
@@ -154,6 +160,23 @@ func (r *route) headers(l *store.Lease, at time.Time) (http.Header, map[string]s
 		}
 	}
 	return h, logged
+}
+
+// snippet returns what is kept of an answer: not what it says of the request that
+// nobody should read, the signature included, with which it could be repeated.
+func (r *route) snippet(answer egress.Answer, sent http.Header) (response []byte, cut bool) {
+	if len(answer.Body) < confidenceLeast {
+		return answer.Body, answer.Cut
+	}
+	c := slices.Clip(r.confidences)
+	for name, values := range sent {
+		if r.hidden(name) {
+			for _, value := range values {
+				c = c.addHeader(value)
+			}
+		}
+	}
+	return c.cover(answer.Body, answer.Cut)
 }
 
 // hidden is private, remembered: schemes set the same few names every time.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/elido-app/webhook/internal/sig"
@@ -136,10 +137,20 @@ func (s Signer) prepareScheme(i int, current, previous Secret) (sign SignFunc, e
 		}
 	}()
 	sign, err = s.Schemes[i].Prepare(current, previous)
-	if err == nil && sign == nil {
+	switch {
+	case err != nil && (holds(err, current) || holds(err, previous)):
+		err = errors.New("the signature scheme refuses the secret")
+	case err == nil && sign == nil:
 		err = errors.New("the signature scheme returned nothing to sign with")
 	}
 	return sign, err
+}
+
+// holds reports whether an error gives a secret away, or the half of it that
+// is behind a prefix.
+func holds(err error, s Secret) bool {
+	secret := s.Reveal()
+	return secret != "" && strings.Contains(err.Error(), secret[len(secret)/2:])
 }
 
 // keys makes the keys of an endpoint's secrets; the second is nil without a

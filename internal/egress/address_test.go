@@ -48,10 +48,11 @@ func TestPublic(t *testing.T) {
 	require.False(t, Public(netip.Addr{}))
 }
 
+var everything = Options{AllowPrefixes: prefixes("0.0.0.0/0", "::/0")}
+
 func TestAllowed(t *testing.T) {
 	loopback := Options{AllowLoopback: true}
 	prefix := func(texts ...string) Options { return Options{AllowPrefixes: prefixes(texts...)} }
-	everything := prefix("0.0.0.0/0", "::/0")
 	for _, test := range []struct {
 		options Options
 		addr    string
@@ -168,6 +169,115 @@ func TestSecondOpinionEverywhere(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// secondOpinion6 is the IPv6 policy once more, by groups of 16 bits, written
+// from the registry without looking at special6.
+func secondOpinion6(g [8]uint16) bool {
+	if g[0]|g[1]|g[2]|g[3]|g[4] == 0 && g[5] == 0xffff {
+		return secondOpinion(uint32(g[6])<<16 | uint32(g[7]))
+	}
+	switch {
+	case g[0] < 0x2000, g[0] > 0x3fff:
+		return false
+	case g[0] == 0x2001:
+		return g[1] > 0x1ff && g[1] != 0xdb8
+	case g[0] == 0x2002:
+		return false
+	case g[0] == 0x2620:
+		return g[1] != 0x4f || g[2] != 0x8000
+	case g[0] == 0x3fff:
+		return g[1] > 0xfff
+	}
+	return true
+}
+
+func agree6(t *testing.T, g [8]uint16) {
+	t.Helper()
+	var b [16]byte
+	for i, group := range g {
+		binary.BigEndian.PutUint16(b[2*i:], group)
+	}
+	addr := netip.AddrFrom16(b)
+	if Public(addr) != secondOpinion6(g) {
+		t.Errorf("%s: public is %t, the second opinion %t", addr, Public(addr), secondOpinion6(g))
+	}
+	if zoned := addr.WithZone("eth0"); Public(zoned) || everything.Allowed(zoned) {
+		t.Errorf("%s passes", zoned)
+	}
+}
+
+// groups is an address that begins so and goes on at random.
+func groups(first ...uint16) (g [8]uint16) {
+	for i := copy(g[:], first); i < len(g); i++ {
+		g[i] = uint16(rand.Uint32())
+	}
+	return g
+}
+
+func TestSecondOpinion6(t *testing.T) {
+	for first := range 1 << 16 { // every /16, and every /32 and /48 near a block
+		agree6(t, groups(uint16(first)))
+		agree6(t, groups(0x2001, uint16(first)))
+		agree6(t, groups(0x2620, uint16(first)))
+		agree6(t, groups(0x2620, 0x4f, uint16(first)))
+		agree6(t, groups(0x3fff, uint16(first)))
+		agree6(t, groups(0, 0, 0, 0, 0, uint16(first)))
+		agree6(t, groups(0, 0, 0, 0, uint16(first), 0xffff))
+		agree6(t, groups(uint16(first), 0, 0, 0, 0, 0xffff))
+	}
+	for _, p := range append([]netip.Prefix{public6}, special6...) { // the edges of every block
+		first := p.Masked().Addr()
+		end := first.As16()
+		for bit := p.Bits(); bit < 128; bit++ {
+			end[bit/8] |= 1 << (7 - bit%8)
+		}
+		last := netip.AddrFrom16(end)
+		for _, addr := range []netip.Addr{first.Prev(), first, first.Next(), last.Prev(), last, last.Next()} {
+			var g [8]uint16
+			b := addr.As16()
+			for i := range g {
+				g[i] = binary.BigEndian.Uint16(b[2*i:])
+			}
+			agree6(t, g)
+		}
+	}
+}
+
+// The mapped form of an IPv4 address has its verdict, whatever the options;
+// the other forms that hold one are never public.
+func TestIPv4InIPv6(t *testing.T) {
+	options := []Options{{}, {AllowLoopback: true}, {AllowPrefixes: prefixes("10.0.0.0/8", "::ffff:192.168.0.0/112")}, everything}
+	for block := range uint32(1 << 16) {
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], block<<16|rand.Uint32N(1<<16))
+		addr := netip.AddrFrom4(b)
+		mapped := netip.AddrFrom16(addr.As16())
+		for _, o := range options {
+			if o.Allowed(addr) != o.Allowed(mapped) {
+				t.Errorf("%s is allowed: %t, and mapped: %t", addr, o.Allowed(addr), o.Allowed(mapped))
+			}
+			if o.Allowed(mapped.WithZone("1")) {
+				t.Errorf("%s%%1 is allowed", mapped)
+			}
+		}
+		for name, other := range map[string]netip.Addr{
+			"compatible": embed(addr, netip.IPv6Unspecified(), 12), "translated": embed(addr, netip.MustParseAddr("::ffff:0:0:0"), 12),
+			"NAT64": embed(addr, netip.MustParseAddr("64:ff9b::"), 12), "local NAT64": embed(addr, netip.MustParseAddr("64:ff9b:1::"), 12),
+			"6to4": embed(addr, netip.MustParseAddr("2002::"), 2), "Teredo": embed(addr, netip.MustParseAddr("2001::"), 4),
+		} {
+			if Public(other) {
+				t.Errorf("%s is public: %s of %s", other, name, addr)
+			}
+		}
+	}
+}
+
+// embed puts an IPv4 address into another at a byte.
+func embed(addr, into netip.Addr, at int) netip.Addr {
+	b, v4 := into.As16(), addr.As4()
+	copy(b[at:], v4[:])
+	return netip.AddrFrom16(b)
 }
 
 func FuzzAddress(f *testing.F) {

@@ -103,17 +103,19 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, answered func()) (ex
 	case proxy == nil:
 		return c.wire.do(ctx, r, answered)
 	}
-	ctx = context.WithValue(ctx, proxyKey{}, proxy)
-	if r.Sending != nil {
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			GotConn: func(info httptrace.GotConnInfo) {
-				if !r.Sending() {
-					_ = info.Conn.Close()
-				}
-			},
-		})
+	connected := false
+	ctx = httptrace.WithClientTrace(context.WithValue(ctx, proxyKey{}, proxy), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if connected = true; r.Sending != nil && !r.Sending() {
+				_ = info.Conn.Close()
+			}
+		},
+	})
+	x, err := c.through(c.request(ctx, r), answered)
+	if err != nil && !connected && classify(ctx, err) == Timeout {
+		err = ConnectTimeout // dials have the same limit: which one ended it is chance
 	}
-	return c.through(c.request(ctx, r), answered)
+	return x, err
 }
 
 // request puts a request as net/http has it. GetBody stays nil: with it,

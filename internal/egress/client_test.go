@@ -309,7 +309,7 @@ func TestSilence(t *testing.T) {
 	defer cancel()
 	require.Equal(t, Timeout, do(t, ctx, c, req, nil).Err)
 	requests := r.requests.Load()
-	require.Equal(t, Timeout, do(t, ctx, c, req, nil).Err, "an ended context")
+	require.Equal(t, ConnectTimeout, do(t, ctx, c, req, nil).Err, "an ended context")
 	require.Equal(t, requests, r.requests.Load())
 }
 

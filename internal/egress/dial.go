@@ -53,7 +53,7 @@ func newDialer(o Options) *dialer {
 			NextProtos:   []string{"http/1.1"},
 			// Connections are short-lived (idleLimit), so a receiver that
 			// hears from us now and then is spared most of the handshake.
-			ClientSessionCache: tls.NewLRUClientSessionCache(256),
+			ClientSessionCache: smallSessions{tls.NewLRUClientSessionCache(256)},
 		},
 		current: newGeneration(),
 		proxied: make(map[*proxyConn]struct{}),
@@ -83,12 +83,58 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	}
 	config := d.tls.Clone()
 	config.ServerName, _, _ = net.SplitHostPort(address)
-	conn := tls.Client(raw, config)
+	shaking := &handshakeConn{Conn: raw, left: handshakeLimit}
+	conn := tls.Client(shaking, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, handshakeError{err}
 	}
+	shaking.done = true
 	return conn, nil
+}
+
+// A handshakeConn bounds what a TLS handshake reads. A server may send a
+// thousand certificates, and crypto/tls parses them all before it looks at one;
+// chains that are meant seriously take a tenth of the limit.
+type handshakeConn struct {
+	net.Conn
+	left int
+	done bool
+}
+
+// NetConn returns the connection underneath, as that of TLS does.
+func (c *handshakeConn) NetConn() net.Conn { return c.Conn }
+
+func (c *handshakeConn) Read(p []byte) (int, error) {
+	if c.done {
+		return c.Conn.Read(p)
+	}
+	if c.left == 0 {
+		return 0, HandshakeFailed
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// smallSessions keeps sessions that are not too large to keep: tickets and
+// chains are as long as a server likes.
+type smallSessions struct{ tls.ClientSessionCache }
+
+func (c smallSessions) Put(key string, session *tls.ClientSessionState) {
+	if session != nil && !small(session) {
+		session = nil // nor may it replace one that is
+	}
+	c.ClientSessionCache.Put(key, session)
+}
+
+func small(session *tls.ClientSessionState) bool {
+	ticket, state, err := session.ResumptionState()
+	if err != nil || len(ticket) > sessionLimit {
+		return false
+	}
+	b, err := state.Bytes()
+	return err == nil && len(ticket)+len(b) <= sessionLimit
 }
 
 // begin registers a dial and bounds it: in time, and by close.
@@ -181,7 +227,14 @@ func (d *dialer) lookup(ctx context.Context, host string) (addrs []netip.Addr, e
 }
 
 func (d *dialer) connectTo(ctx context.Context, addr netip.Addr, port string) (net.Conn, error) {
-	return d.guarded.DialContext(ctx, "tcp", net.JoinHostPort(addr.String(), port))
+	address := net.JoinHostPort(addr.String(), port)
+	if d.options.Dial != nil {
+		if err := d.control("tcp", address, nil); err != nil {
+			return nil, err
+		}
+		return d.options.Dial(ctx, "tcp", address)
+	}
+	return d.guarded.DialContext(ctx, "tcp", address)
 }
 
 // control has the last word on every guarded connection: it sees the very

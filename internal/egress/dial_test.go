@@ -195,7 +195,7 @@ func TestSilentResolver(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.Equal(t, Timeout, do(t, ctx, c, req, nil).Err)
+		require.Equal(t, ConnectTimeout, do(t, ctx, c, req, nil).Err)
 		require.Equal(t, connectLimit+time.Second, time.Since(start))
 		c.Close()
 		require.Equal(t, connectLimit+time.Second, time.Since(start), "Close waited for the dial's bound")

@@ -35,6 +35,9 @@ const (
 
 	defaultIdlePerHost = 8
 
+	handshakeLimit = 64 << 10 // of what a server may send before TLS is up
+	sessionLimit   = 16 << 10 // of what is kept of a TLS session, to resume it
+
 	headerLimit = 64 << 10 // of an answer's status line and headers, 1xx answers included
 	headerLines = 1000     // of the same: net/http spends up to 100 bytes on each
 	readLimit   = 64 << 10 // of an answer's body
@@ -79,9 +82,14 @@ type Options struct {
 	// Defaults to 8.
 	IdlePerHost int
 
+	// Dial opens connections to targets in place of the operating system, in
+	// tests. It is given addresses that the guard has passed, to the last check;
+	// all that is done over a connection is as ever.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	// Transport replaces the whole transport, in tests. The rules for the
 	// URL, literal addresses included, still hold; Resolver, Proxy, RootCAs,
-	// Certificates and IdlePerHost have no effect.
+	// Certificates, IdlePerHost and Dial have no effect.
 	Transport http.RoundTripper
 }
 

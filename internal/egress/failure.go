@@ -20,7 +20,7 @@ type Failure uint8
 
 const (
 	RequestFailed        Failure = iota + 1 // anything the others do not name
-	Timeout                                 // the context ended, its cause a deadline
+	Timeout                                 // the context ended, its cause a deadline, after there was a connection
 	Cancelled                               // the context ended otherwise
 	AddressRefused                          // the name resolves to an address that is not allowed
 	NameNotFound                            // the name does not exist or has no address

@@ -144,7 +144,7 @@ func TestProxyFailures(t *testing.T) {
 	c := proxied(silent.host)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	require.Equal(t, Timeout, do(t, ctx, c, newRequest(t, c, "https://hooks.example"), nil).Err)
+	require.Equal(t, ConnectTimeout, do(t, ctx, c, newRequest(t, c, "https://hooks.example"), nil).Err)
 	c.Close()
 	c.dialer.mu.Lock()
 	defer c.dialer.mu.Unlock()

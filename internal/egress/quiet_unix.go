@@ -12,7 +12,11 @@ import (
 // waits to be seen. Of a connection that is not the operating system's this
 // cannot be told.
 func quietness(conn net.Conn) func() bool {
-	if t, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+	for {
+		t, ok := conn.(interface{ NetConn() net.Conn }) // of TLS
+		if !ok {
+			break
+		}
 		conn = t.NetConn()
 	}
 	s, ok := conn.(syscall.Conn)

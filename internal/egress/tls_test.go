@@ -151,7 +151,7 @@ func TestSilentHandshake(t *testing.T) {
 	c = newClient(t, local)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.Equal(t, Timeout, do(t, ctx, c, newRequest(t, c, "https://"+r.host), nil).Err)
+	require.Equal(t, ConnectTimeout, do(t, ctx, c, newRequest(t, c, "https://"+r.host), nil).Err)
 }
 
 // With few requests a new connection each time is the rule, so a session is
@@ -168,5 +168,71 @@ func TestSessionsAreResumed(t *testing.T) {
 		require.Equal(t, 200, post(t, c, "https://hooks.example:"+r.port()).Status)
 		require.Equal(t, want, <-resumed)
 		c.Close()
+	}
+}
+
+// padded is a certificate with others behind it that have nothing to do with
+// it, of about so many bytes in all.
+func (a *authority) padded(t testing.TB, name string, bytes int) tls.Certificate {
+	cert := a.issue(t, name, time.Now().Add(time.Hour))
+	size := len(cert.Certificate[0])
+	for i := int64(3); ; i++ {
+		template := &x509.Certificate{SerialNumber: big.NewInt(i), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+		require.NoError(t, err)
+		if size += len(der); size > bytes {
+			return cert
+		}
+		cert.Certificate = append(cert.Certificate, der)
+	}
+}
+
+func TestLongChains(t *testing.T) {
+	ca := newAuthority(t)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for size, failure := range map[int]error{48 << 10: nil, 80 << 10: HandshakeFailed, 200 << 10: HandshakeFailed} {
+			r := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.padded(t, "hooks.example", size)}, MaxVersion: version}, ok)
+			c := newClient(t, Options{AllowLoopback: true, Resolver: resolveTo("127.0.0.1"), RootCAs: ca.pool})
+			for range 2 {
+				require.Equal(t, failure, post(t, c, "https://hooks.example:"+r.port()).Err, "%d bytes", size)
+			}
+			if failure != nil {
+				require.Zero(t, r.requests.Load(), "a body was sent")
+			}
+		}
+	}
+}
+
+// What a server hands out for resumption stays in memory: it must be small.
+func TestLargeSessionsAreNotKept(t *testing.T) {
+	ca := newAuthority(t)
+	for _, test := range []struct {
+		name          string
+		ticket, chain int
+		resumed       bool
+	}{
+		{"small", 1 << 10, 0, true},
+		{"a large ticket", 40 << 10, 0, false},
+		{"a long chain", 1 << 10, 40 << 10, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			resumed := make(chan bool, 3)
+			config := &tls.Config{
+				Certificates:     []tls.Certificate{ca.padded(t, "hooks.example", test.chain)},
+				VerifyConnection: func(s tls.ConnectionState) error { resumed <- s.DidResume; return nil },
+			}
+			config.WrapSession = func(state tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
+				session.Extra = append(session.Extra, make([]byte, test.ticket))
+				return config.EncryptTicket(state, session)
+			}
+			config.UnwrapSession = config.DecryptTicket
+			r := serveTLS(t, config, ok)
+			c := newClient(t, Options{AllowLoopback: true, Resolver: resolveTo("127.0.0.1"), RootCAs: ca.pool})
+			for i := range 3 {
+				require.Equal(t, 200, post(t, c, "https://hooks.example:"+r.port()).Status)
+				require.Equal(t, i > 0 && test.resumed, <-resumed)
+				c.Close()
+			}
+		})
 	}
 }

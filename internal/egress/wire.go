@@ -71,8 +71,12 @@ func (w *wire) open(ctx context.Context, u *url.URL) (*conn, error) {
 	}
 	raw, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	switch {
-	case err != nil && ctx.Err() != nil && errors.Is(err, ConnectTimeout):
-		return nil, ctx.Err() // not the dial's time was up, but the request's
+	case err != nil && ctx.Err() != nil && !errors.Is(err, AddressRefused):
+		// The request's time was up, or the dial's, which is about the same.
+		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			return nil, ConnectTimeout
+		}
+		return nil, Cancelled
 	case err != nil:
 		return nil, err
 	}
