@@ -76,11 +76,12 @@ func naiveAllowed(addr netip.Addr, allowLoopback bool) bool {
 }
 
 // naiveReserved are the headers that belong to the library, to net/http or to
-// the connection, or that tell a receiver where a request came from.
+// the connection, or that tell a receiver where a request came from. Behind CGI
+// and its heirs an underscore is a hyphen.
 var naiveReserved = regexp.MustCompile(`(?i)\A(` +
-	`(x-)?(elido|webhook)-.*|(content|proxy|x-forwarded)-.*|(x-)?idempotency-key|` +
-	`accept-encoding|connection|cookie2?|date|expect|forwarded|host|http2-settings|keep-alive|te|trailer|` +
-	`transfer-encoding|upgrade|user-agent|via|x-real-ip)\z`)
+	`(x[-_])?(elido|webhook)[-_].*|(content|proxy|x[-_]forwarded)[-_].*|(x[-_])?idempotency[-_]key|` +
+	`accept[-_]encoding|connection|cookie2?|date|expect|forwarded|host|http2[-_]settings|keep[-_]alive|te|trailer|` +
+	`transfer[-_]encoding|upgrade|user[-_]agent|via|x[-_]real[-_]ip)\z`)
 
 var (
 	naiveToken = regexp.MustCompile(`\A[!#$%&'*+.^_|~0-9A-Za-z` + "`" + `-]{1,128}\z`)
@@ -95,7 +96,7 @@ func FuzzCheckHeaders(f *testing.F) {
 		"Authorization", "X-Api-Key", "x-tenant", "", "a b", "a:", "a\r\nb", "ü", "a\x00", "(a)", "\u212aey", "Host", "HOST", "host ", "Content-Length",
 		"content-type", "Transfer-Encoding", "TE", "Connection", "Proxy-Authorization", "Idempotency-Key", "X-Idempotency-Key", "x-idempotency-key", "Expect",
 		"X-Elido-Signature", "x-elido-", "X-Elido", "Elido-Signature", "webhook-id", "X-Webhook-Timestamp", "X-Forwarded-For", "Cookie", "Date", "Via",
-		"Accept", "Referer", "X-Real-IP", "Upgrade", "X_Elido_Signature", strings.Repeat("a", 128), strings.Repeat("a", 129),
+		"Accept", "Referer", "X-Real-IP", "Upgrade", "X_Elido_Signature", "x_forwarded-for", "transfer_encoding", "X_Api_Key", strings.Repeat("a", 128), strings.Repeat("a", 129),
 	} {
 		f.Add(name, "Bearer abc==", "X-B", "")
 		f.Add("X-Other", "a  b", name, "~")
