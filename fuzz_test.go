@@ -40,7 +40,8 @@ var (
 
 // naiveDate returns the nanoseconds since 1970 that an HTTP-date stands for.
 func naiveDate(value string) (*big.Int, bool) {
-	var day, month, year, clock = "", "", "", []string(nil)
+	var day, month, year string
+	var clock []string
 	if m := naiveFixdate.FindStringSubmatch(value); m != nil {
 		day, month, year, clock = m[1], m[2], m[3], m[4:]
 	} else if m := naiveRFC850.FindStringSubmatch(value); m != nil {
@@ -305,6 +306,7 @@ func FuzzUnseal(f *testing.F) {
 			refused(sealed, sealSecret, 43, 7)
 			refused(sealed, sealSecret, 7, 42)
 			refused(sealed, sealCredentials, 42, 7)
+			refused(k.seal(NewSecret(secret), sealCredentials, 42, 7), sealSecret, 42, 7)
 			refused(store.Sealed{KeyID: "lost", Data: sealed.Data}, sealSecret, 42, 7)
 			exchanged := store.Sealed{KeyID: map[string]string{"new": "old", "old": "new"}[sealed.KeyID], Data: sealed.Data}
 			refused(exchanged, sealSecret, 42, 7)
