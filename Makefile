@@ -1,4 +1,4 @@
-.PHONY: test check lint fuzz bench peers ipv4 machine
+.PHONY: test check lint fuzz mutants bench peers ipv4 machine
 
 test: ## the README's test command
 	go test work
@@ -11,6 +11,9 @@ lint:
 
 fuzz: ## every fuzz target, FUZZTIME each
 	.ci/fuzz $(or $(FUZZTIME),2m)
+
+mutants: ## breaks each promise on purpose, and wants to see a test fail
+	go run ./internal/mutants $(if $(RUN),-run "$(RUN)")
 
 machine: ## the state machine over the Dispatcher, at length: hours
 	go test . -run TestMachine -rapid.checks=$(or $(CHECKS),5000) -rapid.steps=100 -timeout 0

@@ -88,12 +88,24 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		}
 		return time.Duration(seconds) * time.Second
 	}
-	date, err := http.ParseTime(value)
-	if err != nil || !date.After(now) {
+	date, ok := httpDate(value)
+	if !ok || !date.After(now) {
 		return 0
 	}
 	if date.After(now.Add(retryAfterMost)) { // Sub would overflow on the year 9999
 		return retryAfterMost
 	}
 	return date.Sub(now)
+}
+
+// httpDate reads a date in one of the three forms of RFC 9110, section 5.6.7. All
+// are in GMT. http.ParseTime takes other zones in the second form, and what they
+// mean depends on where this machine is.
+func httpDate(value string) (time.Time, bool) {
+	for _, form := range [...]string{http.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
+		if date, err := time.Parse(form, value); err == nil {
+			return date, true
+		}
+	}
+	return time.Time{}, false
 }

@@ -104,6 +104,37 @@ func TestInstantsLoseNothing(t *testing.T) {
 	require.Equal(t, time.UnixMilli(0).UTC(), instant(millis(time.Unix(0, 0))))
 }
 
+// Nobody can read an erased secret through the store, but a heap dump can.
+func TestDeletedEndpointsKeepNoSecret(t *testing.T) {
+	s := New(Options{})
+	ctx := t.Context()
+	now := time.Now()
+	sealed := func(text string) store.Sealed { return store.Sealed{Data: store.NewSecret(text)} }
+	e, err := s.CreateEndpoint(ctx, store.CreateEndpointParams{
+		Endpoint: store.Endpoint{WorkspaceID: 1, Kind: store.KindSIEM, Active: true},
+		Seal: func(int64) (store.Secrets, error) {
+			return store.Secrets{Current: sealed("first"), Credentials: sealed("token")}, nil
+		},
+	})
+	require.NoError(t, err)
+	_, err = s.RotateSecret(ctx, store.RotateParams{WorkspaceID: 1, EndpointID: e.ID, Secret: sealed("second"), PreviousUntil: now.Add(time.Hour), At: now})
+	require.NoError(t, err)
+	_, err = s.Publish(ctx, store.PublishParams{Events: []store.NewEvent{{ID: "evt_1", WorkspaceID: 1, Budget: 1}}, Now: now})
+	require.NoError(t, err)
+	_, err = s.Claim(ctx, store.ClaimParams{Now: now, LeaseParams: store.LeaseParams{Token: 1, Until: now.Add(time.Minute), Room: store.Room{Limit: 1, PerEndpoint: 1}}})
+	require.NoError(t, err)
+	require.NotNil(t, s.endpoints[e.ID].target)
+
+	require.NoError(t, s.DeleteEndpoint(ctx, 1, e.ID, now))
+	kept := s.endpoints[e.ID]
+	for name, secret := range map[string]store.Sealed{
+		"current": kept.secrets.Current, "previous": kept.secrets.Previous, "credentials": kept.secrets.Credentials,
+	} {
+		require.True(t, secret.IsZero(), "the %s secret is kept", name)
+	}
+	require.Nil(t, kept.target, "what requests needed is kept, secrets and all")
+}
+
 // TestNothingIsLeft: once everything was pruned, purged and forgotten, the
 // store holds nothing but what makes ids taken.
 func TestNothingIsLeft(t *testing.T) {

@@ -249,3 +249,61 @@ func FuzzEnvelope(f *testing.F) {
 		require.Contains(t, string(body), string(ev.Data))
 	})
 }
+
+// FuzzIDs looks for a header that becomes an id which it should not, or hides
+// one: the naive reading takes the first of three headers that is there.
+func FuzzIDs(f *testing.F) {
+	f.Add("55120", "55120", "evt_01", "3", "evt_01", uint8(0xf), uint8(0))
+	f.Add("", "1 2", "é", "-1", "", uint8(0xf), uint8(0))
+	f.Add(strings.Repeat("1", 255), strings.Repeat("2", 256), "\x7f", "+7", "evt_02", uint8(0xf), uint8(1))
+	f.Add("1\x00", "~", "!", "99999999999999999999", "evt_03", uint8(0x5), uint8(8))
+	f.Add("1", "2", "3", "1_000", "3", uint8(0xe), uint8(0))
+	names := [...]string{"X-Webhook-Delivery", "Webhook-Id", "Elido-Webhook-Id", "Elido-Delivery-Attempt"}
+	f.Fuzz(func(t *testing.T, delivery, standard, event, attempt, inBody string, present, twice uint8) {
+		h := http.Header{}
+		for i, text := range []string{delivery, standard, event, attempt} {
+			if present&(1<<i) != 0 {
+				h.Add(names[i], text)
+			}
+			if twice&(1<<i) != 0 {
+				h.Add(names[i], text)
+			}
+		}
+		wrong := false
+		var id string
+		for i, name := range names {
+			lines := h[name]
+			if len(lines) == 0 {
+				continue
+			}
+			wrong = wrong || len(lines) > 1 || len(lines[0]) > 4096
+			if i < 3 {
+				wrong = wrong || !naiveID.MatchString(lines[0])
+				if id == "" {
+					id = lines[0]
+				}
+			}
+		}
+		if eventID := h.Get(names[2]); len(h[names[2]]) > 0 {
+			wrong = wrong || inBody != "" && inBody != eventID
+		}
+		ev := Event{EventID: inBody}
+		if r := ev.readIDs(h); r != nil {
+			require.True(t, wrong, "%v: %v", h, r)
+			require.ErrorIs(t, r, ErrMalformedHeader)
+			return
+		}
+		require.False(t, wrong, "%v", h)
+		require.Equal(t, id, ev.DeliveryID)
+		if want := h.Get(names[2]); want != "" {
+			require.Equal(t, want, ev.EventID)
+		} else {
+			require.Equal(t, inBody, ev.EventID)
+		}
+		n, err := strconv.Atoi(h.Get(names[3]))
+		if err != nil || n < 0 {
+			n = 0
+		}
+		require.Equal(t, n, ev.Attempt)
+	})
+}

@@ -199,6 +199,29 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 }
 
+// What the documentation says of the limits, whatever the constants say.
+func TestAnswerLimits(t *testing.T) {
+	for name, head := range map[string]string{
+		"long":        "HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n",
+		"until close": "HTTP/1.1 200 OK\r\n\r\n",
+	} {
+		r := serve(t, forever(head, "abcd"))
+		c := newClient(t, local)
+		read := counting(c)
+		a := post(t, c, "http://"+r.host)
+		require.NoError(t, a.Err, name)
+		require.Len(t, a.Body, 16<<10, name)
+		require.True(t, a.Cut, name)
+		require.GreaterOrEqual(t, read.Load(), int64(60<<10), name)
+		require.LessOrEqual(t, read.Load(), int64(72<<10), "%s: 64 KiB, and what net/http reads ahead", name)
+	}
+	r := serve(t, forever("HTTP/1.1 200 OK\r\n", "A: b\r\n"))
+	c := newClient(t, local)
+	read := counting(c)
+	require.Equal(t, AnswerTooLarge, post(t, c, "http://"+r.host).Err)
+	require.LessOrEqual(t, read.Load(), int64(72<<10))
+}
+
 func TestBodySizes(t *testing.T) {
 	for _, size := range []int{0, 1, 1024, 1025, keepLimit - 1, keepLimit, keepLimit + 1, readLimit - 1, readLimit, readLimit + 1, 2 * readLimit} {
 		for _, chunked := range []bool{false, true} {

@@ -97,8 +97,10 @@ func checkHeader(name, value string) (broken string) {
 	return ""
 }
 
+// isReserved takes an underscore for a hyphen, as receivers behind CGI and its
+// heirs do: to them X_Forwarded_For is X-Forwarded-For.
 func isReserved(name string) bool {
-	name = strings.ToLower(name)
+	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if reserved[name] {
 		return true
 	}

@@ -11,7 +11,7 @@ import (
 func TestCheckHeaders(t *testing.T) {
 	require.NoError(t, CheckHeaders(nil))
 	require.NoError(t, CheckHeaders(map[string]string{
-		"Authorization": "Bearer abc==", "X-Api-Key": "!~", "x-tenant": "", "X-Elidoso": "a", "Webhook": "a", "A": "a b  c",
+		"Authorization": "Bearer abc==", "X-Api-Key": "!~", "x-tenant": "", "X-Elidoso": "a", "X_Elidoso": "a", "Webhook": "a", "A": "a b  c",
 		"X-Long": strings.Repeat("a", maxHeaderBytes-len("X-Long")), "Accept": "application/json",
 	}))
 
@@ -21,6 +21,7 @@ func TestCheckHeaders(t *testing.T) {
 		"elido-webhook-id", "webhook-id", "Webhook-Signature", "Host", "Content-Length", "content-type", "Content-Encoding", "Content-Digest",
 		"Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Upgrade", "Accept-Encoding",
 		"Idempotency-Key", "IDEMPOTENCY-KEY", "X-Idempotency-Key", "Expect", "User-Agent", "Cookie", "Date", "Forwarded", "X-Forwarded-For",
+		"X_Forwarded_For", "x-real_ip", "X_Elido_Signature", "X_WEBHOOK-Delivery", "Content_Length",
 	} {
 		err := CheckHeaders(map[string]string{"Authorization": "a", name: secret})
 		require.Equal(t, &RuleError{"the header " + name + " is reserved"}, err)

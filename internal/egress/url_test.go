@@ -197,13 +197,18 @@ func FuzzCheckURL(f *testing.F) {
 			f.Add(raw, true)
 		}
 	}
-	for _, raw := range []string{"HTTPS://EXAMPLE.com/A", "https://example.com?x", "http://localhost:80/%0d%0a", "https://[::ffff:8.8.8.8]/a%2fb"} {
+	for _, raw := range []string{
+		"HTTPS://EXAMPLE.com/A", "https://example.com?x", "http://localhost:80/%0d%0a", "https://[::ffff:8.8.8.8]/a%2fb",
+		"https://[::ffff:127.0.0.1]/", "https://127.255.255.255/", "https://[0:0:0:0:0:0:0:1]/", "http://127.0.0.1", "https://1.example.0x/", "https://a.0xg/",
+		"https://example.com/%", "https://example.com/?%", "https://example.com:65535/[a]?b[]=/?", "https://_/", "https://a.localhost/",
+	} {
 		f.Add(raw, false)
 		f.Add(raw, true)
 	}
 	f.Fuzz(func(t *testing.T, raw string, allowLoopback bool) {
 		options := Options{AllowLoopback: allowLoopback}
 		normalized, err := CheckURL(raw, options)
+		require.Equal(t, naiveSound(raw, allowLoopback), err == nil, "%q: %v", raw, err)
 		if err != nil {
 			require.Empty(t, normalized)
 			require.IsType(t, &RuleError{}, err)

@@ -3,6 +3,7 @@ package scrub_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,9 +14,9 @@ import (
 var secretNames = []string{"password_hash", "token", "s"}
 
 // model does what scrub.Object does by way of encoding/json: it returns valid
-// JSON without white space and without secret members, everything else as it
-// is spelled.
-func model(t *testing.T, value []byte) string {
+// JSON without white space and without members of these names, everything else
+// as it is spelled.
+func model(t *testing.T, value []byte, names []string) string {
 	value = bytes.Trim(value, " \t\r\n")
 	dec := json.NewDecoder(bytes.NewReader(value))
 	switch value[0] {
@@ -28,8 +29,8 @@ func model(t *testing.T, value []byte) string {
 			spelled := bytes.Trim(value[from:dec.InputOffset()], " \t\r\n,")
 			var raw json.RawMessage
 			require.NoError(t, dec.Decode(&raw))
-			if !secretName(name) {
-				members = append(members, string(spelled)+":"+model(t, raw))
+			if !secretName(name, names) {
+				members = append(members, string(spelled)+":"+model(t, raw, names))
 			}
 		}
 		return "{" + strings.Join(members, ",") + "}"
@@ -39,7 +40,7 @@ func model(t *testing.T, value []byte) string {
 		for dec.More() {
 			var raw json.RawMessage
 			require.NoError(t, dec.Decode(&raw))
-			elements = append(elements, model(t, raw))
+			elements = append(elements, model(t, raw, names))
 		}
 		return "[" + strings.Join(elements, ",") + "]"
 	}
@@ -52,13 +53,23 @@ func next(t *testing.T, dec *json.Decoder) json.Token {
 	return token
 }
 
-func secretName(name string) bool {
-	for _, secret := range secretNames {
-		if strings.EqualFold(name, secret) {
-			return true
+func secretName(name string, names []string) bool {
+	return slices.ContainsFunc(names, func(secret string) bool { return strings.EqualFold(name, secret) })
+}
+
+// requireNone looks for secret members in what encoding/json decoded.
+func requireNone(t *testing.T, decoded any, names []string) {
+	switch v := decoded.(type) {
+	case map[string]any:
+		for name, member := range v {
+			require.False(t, secretName(name, names), "%q is left", name)
+			requireNone(t, member, names)
+		}
+	case []any:
+		for _, element := range v {
+			requireNone(t, element, names)
 		}
 	}
-	return false
 }
 
 func compact(t *testing.T, data []byte) string {
