@@ -13,10 +13,10 @@ import (
 	"github.com/elido-app/webhook"
 )
 
-// trickle is a body that has one byte more every 50 ms, for ever.
-type trickle struct{ ctx context.Context }
+// dribble is a body that has one byte more every 50 ms, for ever.
+type dribble struct{ ctx context.Context }
 
-func (b trickle) Read(p []byte) (int, error) {
+func (b dribble) Read(p []byte) (int, error) {
 	select {
 	case <-time.After(50 * time.Millisecond):
 		p[0] = 'x'
@@ -26,7 +26,7 @@ func (b trickle) Read(p []byte) (int, error) {
 	}
 }
 
-func (trickle) Close() error { return nil }
+func (dribble) Close() error { return nil }
 
 // TestATricklingBodyIsCutAfterOneSecond: the status decides, and the worker is
 // free again.
@@ -45,7 +45,7 @@ func TestATricklingBodyIsCutAfterOneSecond(t *testing.T) {
 				w.net.answer = func(r *http.Request, _ int) (*http.Response, error) {
 					time.Sleep(9 * time.Second)
 					a := status(200)
-					a.Body, a.ContentLength = io.NopCloser(trickle{r.Context()}), -1
+					a.Body, a.ContentLength = io.NopCloser(dribble{r.Context()}), -1
 					return a, nil
 				}
 				w.endpoint(webhook.EndpointParams{})

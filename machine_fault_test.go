@@ -204,6 +204,14 @@ func (s brittle) RotateSecret(ctx context.Context, p store.RotateParams) (store.
 	return changing(ctx, s.p, "RotateSecret", func() (store.Endpoint, error) { return s.p.inner.RotateSecret(ctx, p) })
 }
 
+func (s brittle) Secrets(ctx context.Context, f store.SecretsFilter) ([]store.EndpointSecrets, error) {
+	return looking(ctx, s.p, "Secrets", func() ([]store.EndpointSecrets, error) { return s.p.inner.Secrets(ctx, f) })
+}
+
+func (s brittle) Reseal(ctx context.Context, secrets []store.EndpointSecrets) ([]int64, error) {
+	return changing(ctx, s.p, "Reseal", func() ([]int64, error) { return s.p.inner.Reseal(ctx, secrets) })
+}
+
 func (s brittle) DeleteEndpoint(ctx context.Context, workspaceID, id int64, at time.Time) error {
 	_, err := changing(ctx, s.p, "DeleteEndpoint", func() (struct{}, error) {
 		return struct{}{}, s.p.inner.DeleteEndpoint(ctx, workspaceID, id, at)

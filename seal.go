@@ -13,8 +13,9 @@ import (
 
 // Keyring encrypts secrets in the store (AES-256-GCM, NIST SP 800-38D). Each
 // ciphertext names the key it was made with, so keys can be replaced: add a new
-// one, make it Current, and keep the old one until nothing is under it. The zero
-// value stores secrets in the clear.
+// one, make it Current, and keep the old one until [Dispatcher.Reencrypt] has
+// brought everything under the new one. The zero value stores secrets in the
+// clear.
 type Keyring struct {
 	// Current is the id of the key that new secrets are encrypted under.
 	Current string

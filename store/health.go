@@ -40,10 +40,14 @@ type HealthChange struct {
 // Next returns the health after one attempt, and what to report. A failure
 // counts only if its attempt started after the last counted failure was
 // recorded, so that parallel attempts into one outage count once. If nothing
-// changed it returns h. Only a change with one of its three flags set is reported. Stores call it for each outcome in order; where the
-// change says Paused they set the endpoint inactive with p.PauseReason and give it
-// a new Revision.
+// changed it returns h. Only a change with one of its three flags set is
+// reported. Stores call it for each outcome in order; where the change says Paused
+// they set the endpoint inactive with p.PauseReason and give it a new Revision.
+//
+// The instants it returns are as stores keep them, however fine those it is given
+// are, and the policy.
 func (h Health) Next(p HealthPolicy, effect HealthEffect, startedAt, now time.Time) (Health, HealthChange) {
+	startedAt, now = cut(startedAt), cut(now)
 	var change HealthChange
 	switch effect {
 	case HealthSuccess:
@@ -59,7 +63,7 @@ func (h Health) Next(p HealthPolicy, effect HealthEffect, startedAt, now time.Ti
 		h.Failures++
 		h.FailedAt = now
 		if p.DegradeAfter > 0 && h.Failures == p.DegradeAfter {
-			h.DegradedUntil = now.Add(p.DegradeFor)
+			h.DegradedUntil = cut(now.Add(p.DegradeFor))
 			change.Degraded = true
 		}
 		change.Paused = p.PauseAfter > 0 && h.Failures == p.PauseAfter
@@ -67,3 +71,6 @@ func (h Health) Next(p HealthPolicy, effect HealthEffect, startedAt, now time.Ti
 	change.Health = h
 	return h, change
 }
+
+// cut returns an instant as stores keep it.
+func cut(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

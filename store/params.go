@@ -111,6 +111,12 @@ type RotateParams struct {
 	At            time.Time // becomes UpdatedAt
 }
 
+// SecretsFilter selects endpoints to read the secret material of.
+type SecretsFilter struct {
+	After int64 // only ids above
+	Limit int   // not positive: no limit
+}
+
 // ClaimParams is one claim.
 type ClaimParams struct {
 	Now time.Time
@@ -164,7 +170,8 @@ type RecordParams struct {
 type RecordResult struct {
 	Stale   []int64 // DeliveryIDs whose lease was lost
 	Changes []HealthChange
-	// Queued says that deliveries became due which are not leased.
+	// Queued says that deliveries of active endpoints became due which are not
+	// leased. What is due later, or was before, does not count.
 	Queued bool
 	Claim  ClaimResult // if asked for
 }
@@ -198,9 +205,10 @@ type ProbeParams struct {
 
 // ProbeResult is what a probe saw.
 type ProbeResult struct {
-	// NextDue is the earliest instant at which a claim with room for everything
-	// could give something, or a little before: a due time at an active endpoint
-	// or the end of a lease. Zero if there is none.
+	// NextDue is the earliest due time of what is not blocked, or end of a lease,
+	// at an active endpoint: before it a claim gives nothing, with room for
+	// everything. (After the end of a lease there may be RetakeDelay to wait for.)
+	// Zero if there is none.
 	NextDue time.Time
 	// Changed are the endpoints created, changed or deleted after Since, in no
 	// particular order.

@@ -145,6 +145,14 @@ type Secrets struct {
 	Credentials   Sealed    // of channel kinds
 }
 
+// EndpointSecrets is the secret material of one endpoint as of a revision.
+type EndpointSecrets struct {
+	WorkspaceID int64
+	EndpointID  int64
+	Revision    int64
+	Secrets     Secrets
+}
+
 // Sealed is a secret as it is stored: encrypted under the key KeyID names, or,
 // where KeyID is empty, in the clear. The zero Sealed means there is none.
 type Sealed struct {

@@ -10,7 +10,8 @@
 //
 // Time. A store never reads a clock. Every instant is an argument; stores keep
 // it as UTC in whole milliseconds and return it so, and durations in whole
-// microseconds. What ends at an instant is over at that instant.
+// microseconds. What is finer is cut, not rounded, also where an instant is only
+// compared. What ends at an instant is over at that instant.
 //
 // Ownership. Slices and maps are copied in and out: a caller may change what it
 // passed, or what it was given, without the store noticing. Leases that one call
@@ -133,6 +134,18 @@ type Store interface {
 	// endpoint has not been rotated exactly p.Seen times it returns
 	// ErrConflict. Rotations counts up by one, and Revision grows.
 	RotateSecret(ctx context.Context, p RotateParams) (Endpoint, error)
+
+	// Secrets returns the secret material of endpoints, of all workspaces, with
+	// ids above After, in order of id, at most Limit. None is not an error.
+	Secrets(ctx context.Context, f SecretsFilter) ([]EndpointSecrets, error)
+
+	// Reseal replaces secret material by the same, sealed in another way: Current,
+	// Previous and Credentials become what the entry says, and Revision grows. All
+	// else stays, PreviousUntil and UpdatedAt too. An entry takes effect only if
+	// the stored Revision is the entry's; otherwise, or if the endpoint is not
+	// found, its EndpointID is in stale and nothing of it is changed. So what a
+	// rotation made current meanwhile is never overwritten.
+	Reseal(ctx context.Context, secrets []EndpointSecrets) (stale []int64, err error)
 
 	// DeleteEndpoint removes an endpoint: from then on it, its deliveries and
 	// attempts are not found, nothing of it is claimed, and what is recorded

@@ -151,8 +151,7 @@ func copyAttempt(a store.Attempt) store.Attempt {
 // examine changes an endpoint's health by one outcome, and returns what there
 // is to report; or nil.
 func (s *Store) examine(e *endpoint, policy *store.HealthPolicy, o *store.Outcome, now time.Time) *store.HealthChange {
-	health, change := e.record.Health.Next(*policy, o.Health, whole(o.Attempt.StartedAt), whole(now))
-	health.DegradedUntil = whole(health.DegradedUntil) // by a policy finer than milliseconds
+	health, change := e.record.Health.Next(*policy, o.Health, o.Attempt.StartedAt, now)
 	e.record.Health, change.Health = health, health
 	if change.Paused {
 		e.record.Active = false

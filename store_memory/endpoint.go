@@ -168,6 +168,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams
 	e.secrets = secrets
 	s.lastEndpoint = max(s.lastEndpoint, id)
 	s.endpoints[id] = e
+	s.live.insert(e)
 	s.workspace(e.record.WorkspaceID).endpoints.insert(e)
 	s.changed(e)
 	return copyEndpoint(e.record), nil
@@ -282,6 +283,7 @@ func (s *Store) DeleteEndpoint(ctx context.Context, workspaceID, id int64, _ tim
 	e.deleted = true
 	e.secrets = store.Secrets{}
 	e.record.PreviousUntil = time.Time{}
+	s.live.remove(e)
 	s.workspaces[workspaceID].endpoints.remove(e)
 	s.changed(e)
 	if e.log.len() > 0 {

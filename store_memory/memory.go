@@ -35,6 +35,7 @@ type Store struct {
 
 	workspaces map[int64]*workspace
 	endpoints  map[int64]*endpoint // what is left of deleted ones included
+	live       ordered[*endpoint]  // the others, by id
 	deliveries map[int64]*delivery
 	byEvent    map[string][]*delivery
 
@@ -70,6 +71,7 @@ func New(opts Options) *Store {
 		lastDelivery: first - 1,
 		workspaces:   map[int64]*workspace{},
 		endpoints:    map[int64]*endpoint{},
+		live:         ordered[*endpoint]{compare: byEndpointID},
 		deliveries:   map[int64]*delivery{},
 		byEvent:      map[string][]*delivery{},
 		due:          heap[*endpoint]{less: earlierDue, index: dueIndex},

@@ -42,6 +42,7 @@ func TestModel(t *testing.T) {
 			"create":   m.create,
 			"update":   m.update,
 			"rotate":   m.rotate,
+			"reseal":   m.reseal,
 			"delete":   m.remove,
 			"publish":  m.publish,
 			"publish2": m.publish,
@@ -240,6 +241,36 @@ func (m *model) rotate(t *rapid.T) {
 		PreviousUntil: rapid.SampledFrom([]time.Time{{}, m.now.Add(time.Minute)}).Draw(t, "until"),
 	}
 	both(m, t, "rotate", func(st store.Store) (store.Endpoint, error) { return st.RotateSecret(t.Context(), p) })
+}
+
+func (m *model) reseal(t *rapid.T) {
+	f := store.SecretsFilter{After: rapid.Int64Range(0, 3).Draw(t, "after"), Limit: rapid.IntRange(0, 2).Draw(t, "limit")}
+	outdated := rapid.IntRange(0, 4).Draw(t, "outdated") == 0
+	serial := m.next()
+	both(m, t, "reseal", func(st store.Store) ([]int64, error) {
+		list, err := st.Secrets(t.Context(), f)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			s := &list[i].Secrets
+			s.Current = store.Sealed{KeyID: "k", Data: store.NewSecret(fmt.Sprint(serial, i))}
+			if outdated {
+				list[i].Revision--
+			}
+		}
+		return st.Reseal(t.Context(), list)
+	})
+	both(m, t, "secrets", func(st store.Store) ([]string, error) {
+		list, err := st.Secrets(t.Context(), store.SecretsFilter{})
+		var shown []string
+		for _, e := range list {
+			s := e.Secrets
+			shown = append(shown, fmt.Sprint(e.WorkspaceID, e.EndpointID, s.PreviousUntil, s.Current.KeyID, s.Current.Data.Reveal(),
+				s.Previous.KeyID, s.Previous.Data.Reveal(), s.Credentials.Data.Reveal()))
+		}
+		return shown, err
+	})
 }
 
 func (m *model) remove(t *rapid.T) {

@@ -117,6 +117,7 @@ func noStatementScans(t *testing.T, st *Store) {
 		{"page of an event", list(event), "SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		{"page of a workspace", list(store.DeliveryFilter{WorkspaceID: 1}), "SEARCH p USING INDEX webhook_endpoints_workspace (workspace_id=?)"},
 		{"attempts", selectAttempts, "SEARCH a USING PRIMARY KEY (delivery_id=?)"},
+		{"secrets", selectSecrets.sql, "SEARCH webhook_endpoints USING INTEGER PRIMARY KEY (rowid>?)"},
 		{"ended overlaps", selectEnded, "webhook_endpoints_overlap (previous_until>? AND previous_until<?)"},
 		{"rows of an endpoint", selectRows, deliveries + "log (endpoint_id=?)"},
 		{"old", selectOld, deliveries + "completed (completed_at>? AND completed_at<?)"},

@@ -1,9 +1,8 @@
 // Package customstore is a durable store.Store in less than 300 lines: a journal
-// in front of the memory store. No store reads a clock and each of its methods
-// is one unit, so the same calls in the same order lead to the same state. Each
-// call that may change something is written to a file before it is made, and
-// Open makes the calls in the file again. It is for one process, which nothing
-// enforces, and its file only grows. docs/stores.md walks through it.
+// before the memory store. No store reads a clock and each method is one unit, so
+// the same calls in the same order lead to the same state. A call is written to a
+// file before it is made, and Open makes the calls in it again. It is for one
+// process, and its file only grows. docs/stores.md walks through it.
 package customstore
 
 import (
@@ -28,8 +27,7 @@ import (
 // ErrDamaged: the file is not as it was written, or no journal. Open left it alone.
 var ErrDamaged = errors.New("the journal is damaged")
 
-// Store is a memory store with a journal. It is read from memory, where nothing
-// is that is not on disk. What its methods do is said at store.Store.
+// Store is a memory store with a journal: what is read from memory is on disk.
 type Store struct {
 	*memorystore.Store
 	file     *os.File
@@ -62,32 +60,28 @@ const header = "webhook journal 1\n"
 func sum(data []byte) []byte { return fmt.Appendf(nil, "%08x %s", crc32.ChecksumIEEE(data), data) }
 
 func decode(line []byte) (c call, err error) {
-	_, data, _ := bytes.Cut(line, []byte(" "))
-	if !bytes.Equal(sum(data), line) {
-		return c, ErrDamaged
+	if _, data, _ := bytes.Cut(line, []byte(" ")); bytes.Equal(sum(data), line) {
+		return c, json.Unmarshal(data, &c)
 	}
-	return c, json.Unmarshal(data, &c)
+	return c, ErrDamaged
 }
 
-// replay makes the calls in the file. Those that failed fail again, and again
-// change nothing.
+// replay makes the calls in the file. Those that failed do so again, and no harm.
 func (s *Store) replay(ctx context.Context) error {
 	data, err := os.ReadFile(s.file.Name())
-	if err != nil {
-		return err
-	}
-	if bytes.HasPrefix([]byte(header), data) { // new, or its creator crashed
-		return s.create()
-	}
 	rest, ok := bytes.CutPrefix(data, []byte(header))
-	if !ok {
+	switch {
+	case err != nil:
+		return err
+	case bytes.HasPrefix([]byte(header), data): // new, or its creator crashed
+		return s.create()
+	case !ok:
 		return ErrDamaged
 	}
 	for line := range bytes.Lines(rest) {
 		at := len(data) - len(rest)
 		rest = rest[len(line):]
-		// A last line without an end, or with a hole, was torn by a crash: its call
-		// never returned.
+		// A last line without an end, or with a hole, is of a call that never returned.
 		if len(rest) == 0 && (line[len(line)-1] != '\n' || bytes.IndexByte(line, 0) >= 0) {
 			return os.Truncate(s.file.Name(), int64(at))
 		}
@@ -110,12 +104,6 @@ func (s *Store) create() error {
 	return cmp.Or(err, dir.Sync(), dir.Close())
 }
 
-// write appends to the file, and returns when that is on disk.
-func (s *Store) write(data []byte) error {
-	_, err := s.file.Write(data)
-	return cmp.Or(err, s.file.Sync())
-}
-
 // do writes a call and then makes it, as read from what was written: so Open
 // cannot make another one of it.
 func do[R any](ctx context.Context, s *Store, c call) (result R, err error) {
@@ -130,11 +118,11 @@ func do[R any](ctx context.Context, s *Store, c call) (result R, err error) {
 	}
 	// Before something is due a claim changes nothing, not even leases that ran out.
 	if c.Claim == nil || !queue.NextDue.IsZero() && !queue.NextDue.After(c.Claim.Now) {
-		err = s.write(line)
+		_, err = s.file.Write(line)
+		err = cmp.Or(err, s.file.Sync())
 	}
 	if err != nil {
-		// The file may hold the call, or a part of it. The store closes itself:
-		// whoever opens it again will see.
+		// The file may hold all of it, or a part: whoever opens it again will see.
 		return result, fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, errors.Join(err, s.Store.Close()))
 	}
 	made, err := written.make(context.WithoutCancel(ctx), s.Store)
@@ -142,13 +130,13 @@ func do[R any](ctx context.Context, s *Store, c call) (result R, err error) {
 	return result, err
 }
 
-// call is a call in the journal: the parameters of one method and, at the end,
-// what JSON leaves out of them.
+// call is one in the journal: a method's parameters, then what JSON leaves out.
 type call struct {
 	Publish  *store.PublishParams  `json:",omitempty"`
 	Create   *store.Endpoint       `json:",omitempty"`
 	Update   *store.Endpoint       `json:",omitempty"`
 	Rotate   *rotation             `json:",omitempty"`
+	Reseal   [][3]int64            `json:",omitempty"` // workspaces, endpoints and revisions
 	Delete   *[2]int64             `json:",omitempty"` // workspace and endpoint
 	Claim    *store.ClaimParams    `json:",omitempty"`
 	Record   *store.RecordParams   `json:",omitempty"`
@@ -158,15 +146,14 @@ type call struct {
 	Recover  *store.RecoverParams  `json:",omitempty"`
 	Maintain *store.MaintainParams `json:",omitempty"`
 
-	Revision                       int64     `json:",omitempty"` // of Update
-	Current, Previous, Credentials *sealed   `json:",omitempty"`
-	Attempts                       []attempt `json:",omitempty"` // of Record's outcomes
-	At                             time.Time `json:",omitzero"`
+	Revision    int64       `json:",omitempty"` // of Update
+	Credentials *sealed     `json:",omitempty"` // of Update
+	Secrets     [][3]sealed `json:",omitempty"` // of Create and Reseal
+	Attempts    []attempt   `json:",omitempty"` // of Record's outcomes
+	At          time.Time   `json:",omitzero"`
 }
 
-// attempt is a store.Attempt without the MarshalJSON, which is for people.
-type attempt store.Attempt
-
+type attempt store.Attempt // without its MarshalJSON, which is for people
 type rotation struct {
 	store.RotateParams
 	Secret sealed
@@ -186,18 +173,30 @@ func (s *sealed) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+func (c call) secrets(i int) store.Secrets {
+	s := c.Secrets[i]
+	return store.Secrets{Current: store.Sealed(s[0]), Previous: store.Sealed(s[1]), PreviousUntil: c.At, Credentials: store.Sealed(s[2])}
+}
+
 func (c call) make(ctx context.Context, m *memorystore.Store) (any, error) {
 	switch {
 	case c.Publish != nil:
 		return m.Publish(ctx, *c.Publish)
 	case c.Create != nil:
-		return m.CreateEndpoint(ctx, store.CreateEndpointParams{Endpoint: *c.Create, Seal: c.secrets})
+		seal := func(int64) (store.Secrets, error) { return c.secrets(0), nil }
+		return m.CreateEndpoint(ctx, store.CreateEndpointParams{Endpoint: *c.Create, Seal: seal})
 	case c.Update != nil:
 		c.Update.Revision = c.Revision
 		return m.UpdateEndpoint(ctx, *c.Update, (*store.Sealed)(c.Credentials))
 	case c.Rotate != nil:
 		c.Rotate.RotateParams.Secret = store.Sealed(c.Rotate.Secret)
 		return m.RotateSecret(ctx, c.Rotate.RotateParams)
+	case c.Reseal != nil:
+		list := make([]store.EndpointSecrets, len(c.Reseal))
+		for i, e := range c.Reseal {
+			list[i] = store.EndpointSecrets{WorkspaceID: e[0], EndpointID: e[1], Revision: e[2], Secrets: c.secrets(i)}
+		}
+		return m.Reseal(ctx, list)
 	case c.Delete != nil:
 		return nil, m.DeleteEndpoint(ctx, c.Delete[0], c.Delete[1], c.At)
 	case c.Claim != nil:
@@ -221,13 +220,6 @@ func (c call) make(ctx context.Context, m *memorystore.Store) (any, error) {
 	return nil, nil // Renew or Release of no leases
 }
 
-func (c call) secrets(int64) (store.Secrets, error) {
-	return store.Secrets{
-		Current: store.Sealed(*c.Current), Previous: store.Sealed(*c.Previous),
-		PreviousUntil: c.Create.PreviousUntil, Credentials: store.Sealed(*c.Credentials),
-	}, nil
-}
-
 func (s *Store) Publish(ctx context.Context, p store.PublishParams) (store.PublishResult, error) {
 	return do[store.PublishResult](ctx, s, call{Publish: &p})
 }
@@ -236,15 +228,14 @@ func (s *Store) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams
 	s.creating.Lock()
 	defer s.creating.Unlock()
 	// A rehearsal, which an error from Seal ends, gives the id and the secrets.
-	c, seal, known := call{Create: &p.Endpoint}, p.Seal, errors.New("id and secrets are known")
+	c, seal, known := call{Create: &p.Endpoint, At: p.Endpoint.PreviousUntil}, p.Seal, errors.New("id and secrets are known")
 	p.Seal = func(id int64) (store.Secrets, error) {
 		made, err := seal(id)
 		c.Create.ID = id
-		c.Current, c.Previous, c.Credentials = (*sealed)(&made.Current), (*sealed)(&made.Previous), (*sealed)(&made.Credentials)
+		c.Secrets = [][3]sealed{{sealed(made.Current), sealed(made.Previous), sealed(made.Credentials)}}
 		return made, cmp.Or(err, known)
 	}
-	_, err := s.Store.CreateEndpoint(ctx, p)
-	if !errors.Is(err, known) {
+	if _, err := s.Store.CreateEndpoint(ctx, p); !errors.Is(err, known) {
 		return store.Endpoint{}, err
 	}
 	return do[store.Endpoint](ctx, s, c)
@@ -256,6 +247,15 @@ func (s *Store) UpdateEndpoint(ctx context.Context, e store.Endpoint, credential
 
 func (s *Store) RotateSecret(ctx context.Context, p store.RotateParams) (store.Endpoint, error) {
 	return do[store.Endpoint](ctx, s, call{Rotate: &rotation{p, sealed(p.Secret)}})
+}
+
+func (s *Store) Reseal(ctx context.Context, list []store.EndpointSecrets) ([]int64, error) {
+	var c call
+	for _, e := range list {
+		c.Reseal = append(c.Reseal, [3]int64{e.WorkspaceID, e.EndpointID, e.Revision})
+		c.Secrets = append(c.Secrets, [3]sealed{sealed(e.Secrets.Current), sealed(e.Secrets.Previous), sealed(e.Secrets.Credentials)})
+	}
+	return do[[]int64](ctx, s, c)
 }
 
 func (s *Store) DeleteEndpoint(ctx context.Context, workspaceID, id int64, at time.Time) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,12 +39,21 @@ func TestStore(t *testing.T) {
 // before each call.
 func TestReopened(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
+		if strings.Contains(t.Name(), "/cost/") || strings.Contains(t.Name(), "backlog") {
+			t.Skip("it would read thousands of calls again before each")
+		}
 		t.Parallel()
 		path := newPath(t)
 		r := &reopening{t: t, path: path, Store: open(t, path)}
 		t.Cleanup(func() { _ = r.Store.Close() })
 		return r
 	})
+}
+
+func TestItIsAsShortAsItSays(t *testing.T) {
+	source, err := os.ReadFile("store.go")
+	require.NoError(t, err)
+	require.Less(t, bytes.Count(source, []byte("\n")), 300)
 }
 
 func BenchmarkStore(b *testing.B) {
@@ -108,6 +118,16 @@ func (r *reopening) UpdateEndpoint(ctx context.Context, e store.Endpoint, c *sto
 func (r *reopening) RotateSecret(ctx context.Context, p store.RotateParams) (store.Endpoint, error) {
 	defer r.again()()
 	return r.Store.RotateSecret(ctx, p)
+}
+
+func (r *reopening) Secrets(ctx context.Context, f store.SecretsFilter) ([]store.EndpointSecrets, error) {
+	defer r.again()()
+	return r.Store.Secrets(ctx, f)
+}
+
+func (r *reopening) Reseal(ctx context.Context, list []store.EndpointSecrets) ([]int64, error) {
+	defer r.again()()
+	return r.Store.Reseal(ctx, list)
 }
 
 func (r *reopening) DeleteEndpoint(ctx context.Context, workspaceID, id int64, at time.Time) error {

@@ -30,7 +30,7 @@ func TestStory(t *testing.T) {
 	}
 	for _, what := range []string{
 		"claimed", "claimed nothing", "stale", "changed health", "lost", "retried", "recovered", "maintained",
-		"repeated", "conflict", "rotated", "deleted", "handed off",
+		"repeated", "conflict", "rotated", "resealed", "deleted", "handed off",
 	} {
 		require.Greater(t, happened[what], 2, what)
 	}
@@ -187,6 +187,14 @@ func (s *story) step() {
 		}
 		if _, err := s.st.RotateSecret(ctx, p); !failed(err) {
 			count("rotated", 1)
+		}
+		if found, err := s.st.Secrets(ctx, store.SecretsFilter{Limit: 3}); !failed(err) && s.chance(50) {
+			for i := range found {
+				found[i].Secrets.Current, found[i].Revision = secret("resealed", int64(s.serial)), found[i].Revision-s.dice.Int64N(2)
+			}
+			stale, err := s.st.Reseal(ctx, found)
+			require.NoError(s, err)
+			count("resealed", len(found)-len(stale))
 		}
 	case 3:
 		if e := s.endpoint(); s.chance(30) && !failed(s.st.DeleteEndpoint(ctx, e.WorkspaceID, e.ID, s.now)) {

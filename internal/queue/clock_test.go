@@ -58,7 +58,7 @@ func TestAClockSetBackDuringRunOnceMakesNothingDue(t *testing.T) {
 	q := New(Config{Store: st, Logger: slog.New(slog.DiscardHandler), MaxBody: 1, Lease: time.Minute})
 	start := time.Now().Round(0)
 	for _, start := range []time.Time{start.Add(time.Hour), start} { // read before the step, and without one
-		_, err := q.recordOnce(t.Context(), nil, start)
+		_, err := q.recordOnce(t.Context(), nil, nil, start)
 		require.NoError(t, err)
 	}
 	require.WithinRange(t, st.until[0], start, time.Now())
