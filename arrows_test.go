@@ -35,7 +35,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"store":            {},
 		"store/storetest":  {"store"},
 		"store_memory":     {"store"},
-		"":                 {"store", "internal/sig", "internal/scrub", "internal/egress", "internal/queue"},
+		"":                 {"store", "internal/sig", "internal/scrub", "internal/channel", "internal/egress", "internal/queue"},
 	} {
 		own := strings.TrimSuffix(module+"/"+pkg, "/")
 		ok := map[string]bool{own: true}

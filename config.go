@@ -29,6 +29,8 @@ type Config struct {
 	Retry RetryPolicy
 	// Egress says which addresses requests may go to, and how.
 	Egress Egress
+	// Channels says where messages to chats go.
+	Channels Channels
 	// Keys encrypts secrets in the store.
 	Keys Keyring
 	// Retention says when finished deliveries leave the log.
@@ -149,6 +151,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	if c.Retry, err = c.Retry.withDefaults(); err != nil {
+		return c, err
+	}
+	if c.Channels, err = c.Channels.withDefaults(c.Egress); err != nil {
 		return c, err
 	}
 	if c.Timeout == 0 {

@@ -14,13 +14,21 @@ type Answer struct {
 	Delivered bool
 	Final     bool          // repeating cannot help
 	Wait      time.Duration // before another attempt, at most a day
-	Reason    string        // the vendor's own, or ""; may repeat the request
+	Reason    string        // the vendor's own, or ""
 }
 
 func success(status int) bool { return status >= 200 && status <= 299 }
 
 // reasonMost is how much of a vendor's reason is kept, in UTF-16 units.
 const reasonMost = 300
+
+// Answer says what the answer to a request means.
+func (c *Channel) Answer(status int, h http.Header, body []byte) Answer {
+	a := c.vendor.Answer(status, h, body)
+	// In this order: of a credential that is cut, a part would be left.
+	a.Reason = line(string(c.Redact([]byte(a.Reason))), reasonMost)
+	return a
+}
 
 // document is an answer's body, or a part of it, if that is a JSON object. Its
 // methods read what is there, each member for itself.
@@ -33,11 +41,11 @@ func readDocument(body []byte) (d document) {
 
 func (d document) document(name string) document { return readDocument(d[name]) }
 
-// text returns a member that is a string, as one line.
+// text returns a member that is a string.
 func (d document) text(name string) string {
 	var s string
 	_ = json.Unmarshal(d[name], &s)
-	return line(s, reasonMost)
+	return s
 }
 
 // number returns a member that is a number, as it is spelled.

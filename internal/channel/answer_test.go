@@ -169,6 +169,29 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// TestReasonsAreRedacted: before they are cut, or a part of a credential would be
+// left at their end.
+func TestReasonsAreRedacted(t *testing.T) {
+	for kind, secret := range map[string]string{channel.Discord: discordToken, channel.Telegram: botToken, channel.Sentry: sentryKey} {
+		for _, before := range []int{0, 200, 250, 290, 295, 299, 400} {
+			var escaped strings.Builder // as JSON may have it
+			for _, c := range secret {
+				fmt.Fprintf(&escaped, `\u%04x`, c)
+			}
+			for _, text := range []string{secret, escaped.String()} {
+				text = strings.Repeat("x", before) + text + " not found"
+				body := fmt.Sprintf(`{"ok":false,"message":"%s","description":"%s","detail":"%s"}`, text, text, text)
+				h := http.Header{"X-Sentry-Error": {text}}
+				for _, body := range []string{body, ""} {
+					reason := open(t, kind).Answer(404, h, []byte(body)).Reason
+					assert.NotContains(t, reason, secret[10:20])
+					assert.LessOrEqual(t, len(reason), 310)
+				}
+			}
+		}
+	}
+}
+
 // assertNothingOf checks that a text has no part of a secret, in clear, hex or
 // base64.
 func assertNothingOf(t *testing.T, text, secret string) {

@@ -128,7 +128,8 @@ type vendor interface {
 	Header() http.Header
 	// Message makes the body of a request sent at an instant.
 	Message(e Event, at time.Time) []byte
-	// Answer says what the answer to a request means.
+	// Answer says what the answer to a request means, with a reason that may
+	// repeat the request.
 	Answer(status int, h http.Header, body []byte) Answer
 
 	secrets() []string

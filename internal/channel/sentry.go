@@ -276,12 +276,10 @@ func (s *sentry) Answer(status int, h http.Header, body []byte) Answer {
 		return Answer{Delivered: true}
 	}
 	d := readDocument(body)
-	a := Answer{Reason: orElse(d.text("detail"), line(h.Get("X-Sentry-Error"), reasonMost))}
+	a := Answer{Reason: orElse(d.text("detail"), h.Get("X-Sentry-Error"))}
 	var causes []string
-	if _ = json.Unmarshal(d["causes"], &causes); len(causes) > 0 {
-		if cause := line(causes[0], reasonMost); a.Reason != "" && cause != "" {
-			a.Reason += ": " + cause
-		}
+	if _ = json.Unmarshal(d["causes"], &causes); len(causes) > 0 && causes[0] != "" && a.Reason != "" {
+		a.Reason += ": " + causes[0]
 	}
 	switch status {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestEntityTooLarge:
