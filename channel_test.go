@@ -400,6 +400,10 @@ func TestChannelFinals(t *testing.T) {
 			require.Equal(c, test.status, d.LastStatus)
 			require.Equal(c, test.want, string(d.LastError))
 			require.NotEmpty(c, d.Message)
+			require.Contains(c, c.log.String(), `error="HTTP `+fmt.Sprint(test.status)+" "+http.StatusText(test.status)+`"`)
+			if _, reason, ok := strings.Cut(test.want, ": "); ok && reason != "Unauthorized (not tried again)" && reason != "Not Found (not tried again)" {
+				require.NotContains(c, c.log.String(), strings.TrimSuffix(reason, " (not tried again)"), "what somebody answered is not for the log")
+			}
 			c.run()
 			require.Equal(c, 1, c.requests())
 
