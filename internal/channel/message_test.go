@@ -94,19 +94,19 @@ func TestLimits(t *testing.T) {
 	}
 	for name, unit := range alphabets {
 		t.Run(name, func(t *testing.T) {
-			for _, n := range []int{1, 100, 119, 120, 121, 250, 255, 256, 257, 1000, 1001, 1024, 5000} {
+			for _, n := range []int{1, 119, 120, 121, 256, 257, 1001} {
 				text := strings.Repeat(unit, n)
 				members := map[string]any{"slug": text, "title": text, "destination_url": text, "created_by": text, "domain": text, "status": text, "expires_at": text, "max_clicks": text}
 				for _, kind := range kinds {
 					_, body := deliver(t, kind, link(t, members))
 					assert.NotContains(t, string(body), "\uFFFD", "a character was cut in two")
 				}
-				if n < 119 || n > 1024 {
+				if n != 120 {
 					continue
 				}
 				many := map[string]any{}
 				for i := range 30 {
-					many["member_"+strings.Repeat("x", i)] = text
+					many["member_"+strings.Repeat("x", i)] = strings.Repeat(text, 3)
 				}
 				data, err := json.Marshal(many)
 				require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestTelegramUsesWhatItMay(t *testing.T) {
 // TestOddData: whatever shape the data has, there is a message, and it says what
 // it can.
 func TestOddData(t *testing.T) {
-	deep := strings.Repeat(`{"a":`, 5000) + `1` + strings.Repeat(`}`, 5000)
+	deep := strings.Repeat(`{"a":`, 2000) + `1` + strings.Repeat(`}`, 2000)
 	datas := []string{
 		`{}`, `{"slug":null}`, `{"slug":["a"]}`, `{"slug":{"a":1}}`, `{"slug":true}`, `{"slug":1e999}`, `{"slug":""}`, `{"slug":"  "}`,
 		`{"link":null}`, `{"link":[]}`, `{"link":{}}`, `{"link":{"slug":7},"previous":[]}`, `{"link":{"slug":"a"},"previous":{"slug":{}}}`,

@@ -376,11 +376,15 @@ func readMarkdown(s string) (text string, markup []string) {
 	var b strings.Builder
 	start := true
 	for s != "" {
-		if found := inlineMarkup.FindString(s); found != "" {
-			markup = append(markup, found)
+		if strings.IndexByte("*_~`|[h<@:", s[0]) >= 0 {
+			if found := inlineMarkup.FindString(s); found != "" {
+				markup = append(markup, found)
+			}
 		}
-		if found := blockMarkup.FindString(s); found != "" && start {
-			markup = append(markup, found)
+		if start {
+			if found := blockMarkup.FindString(s); found != "" {
+				markup = append(markup, found)
+			}
 		}
 		runes := []rune(s[:min(len(s), 8)])
 		r := runes[0]
