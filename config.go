@@ -34,6 +34,8 @@ type Config struct {
 	Observer Observer
 	// Egress says which addresses requests may go to, and how.
 	Egress Egress
+	// Channels says where messages to chats go.
+	Channels Channels
 	// Keys encrypts secrets in the store.
 	Keys Keyring
 	// Retention says when finished deliveries leave the log.
@@ -169,6 +171,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	if c.Health, err = c.Health.withDefaults(); err != nil {
+		return c, err
+	}
+	if c.Channels, err = c.Channels.withDefaults(c.Egress); err != nil {
 		return c, err
 	}
 	if c.Timeout == 0 {

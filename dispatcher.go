@@ -205,7 +205,11 @@ func (d *Dispatcher) recorded(outcomes []store.Outcome, lease func(i int) *store
 			slog.Int("status", o.Attempt.Status),
 			slog.Duration("latency", o.Attempt.Latency),
 		}
-		if len(o.Attempt.Error) > 0 {
+		switch {
+		case len(o.Attempt.Error) == 0:
+		case o.Attempt.Status != 0: // the reason that a chat's server gave is for the delivery log
+			attrs = append(attrs, slog.String("error", statusText(o.Attempt.Status)))
+		default:
 			attrs = append(attrs, slog.String("error", string(o.Attempt.Error)))
 		}
 		if o.Status == StatusPending {

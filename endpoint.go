@@ -27,10 +27,17 @@ const (
 type EndpointParams struct {
 	WorkspaceID int64
 	// URL must be https. Plain http is for localhost, 127.0.0.1 and [::1], and
-	// these hosts need Egress.AllowLoopback.
+	// these hosts need Egress.AllowLoopback. For KindDiscord it is the URL of a
+	// Discord webhook, whose token no read returns; KindTelegram and KindSentry
+	// take none.
 	URL string
 	// Kind defaults to KindEvent. It cannot be changed later.
 	Kind Kind
+	// Config is for KindTelegram, "chat_id" (a chat's number, or "@" and the name
+	// of a public channel or group) and "bot_token", and for KindSentry, "dsn".
+	// The credentials among them, bot_token and dsn, are in nothing that is read
+	// later. Other kinds take none.
+	Config map[string]string
 	// Events are names from the catalog, and prefixes such as "link.*" that
 	// match every present and future type of a resource. Required, except for
 	// KindSIEM, which gets every event and takes none.
@@ -47,13 +54,14 @@ type EndpointParams struct {
 	// Zero: no limit; otherwise 1 a day to 10,000.
 	RateLimit float64
 	// Secret brings one's own: 24 to 256 bytes, no NUL, no white space. By
-	// default one is generated.
+	// default one is generated. Kinds that are not signed have none.
 	Secret Secret
 }
 
 // EndpointUpdate says what to change. Nil leaves a field as it is.
 type EndpointUpdate struct {
 	URL         *string
+	Config      map[string]string // what is not in it stays as it is
 	Events      []string
 	Description *string
 	Headers     map[string]string // replaces all; empty and not nil removes them
@@ -63,27 +71,36 @@ type EndpointUpdate struct {
 }
 
 // CreateEndpoint saves an endpoint and returns it with its secret, which no
-// other call but RotateSecret returns. Bad input is an [*InvalidError].
+// other call but RotateSecret returns; kinds that are not signed have none. Bad
+// input is an [*InvalidError].
 func (d *Dispatcher) CreateEndpoint(ctx context.Context, p EndpointParams) (Endpoint, Secret, error) {
-	e, secret, err := d.newEndpoint(ctx, p)
+	e, secrets, err := d.newEndpoint(ctx, p)
 	if err != nil {
 		return Endpoint{}, Secret{}, err
 	}
 	e.CreatedAt = e.UpdatedAt
-	e, err = d.saveEndpoint(ctx, e, secret, Secret{}, time.Time{})
+	e, err = d.saveEndpoint(ctx, e, secrets)
 	if err != nil {
 		return Endpoint{}, Secret{}, err
 	}
-	return e, secret, nil
+	return e, secrets.current, nil
+}
+
+// secrets is the secret material of an endpoint.
+type secrets struct {
+	current, previous Secret
+	until             time.Time // end of the overlap, excluded
+	credentials       Secret
 }
 
 // newEndpoint checks the params of a new endpoint, and makes its secret.
-func (d *Dispatcher) newEndpoint(ctx context.Context, p EndpointParams) (Endpoint, Secret, error) {
+func (d *Dispatcher) newEndpoint(ctx context.Context, p EndpointParams) (e Endpoint, s secrets, err error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	e := Endpoint{
+	e = Endpoint{
 		WorkspaceID: p.WorkspaceID,
 		Kind:        p.Kind,
 		URL:         p.URL,
+		Config:      p.Config,
 		Events:      p.Events,
 		Active:      true,
 		Description: p.Description,
@@ -95,26 +112,32 @@ func (d *Dispatcher) newEndpoint(ctx context.Context, p EndpointParams) (Endpoin
 	if e.Kind == "" {
 		e.Kind = KindEvent
 	}
-	if err := d.checkEndpoint(&e); err != nil {
-		return e, Secret{}, err
+	if s.credentials, err = d.checkEndpoint(&e); err != nil {
+		return e, s, err
 	}
-	secret := p.Secret
-	if secret.IsZero() {
-		secret = NewSecret(sig.NewSecret())
+	s.current = p.Secret
+	switch {
+	case !e.Kind.Signed() && !s.current.IsZero():
+		return e, s, &InvalidError{Field: "secret", Rule: fmt.Sprintf("must be empty for kind %s, which is not signed", e.Kind)}
+	case e.Kind.Signed():
+		if s.current.IsZero() {
+			s.current = NewSecret(sig.NewSecret())
+		}
+		if err := d.config.Signer.checkSecret("secret", s.current); err != nil {
+			return e, s, err
+		}
 	}
-	if err := d.config.Signer.checkSecret("secret", secret); err != nil {
-		return e, Secret{}, err
-	}
-	return e, secret, ask(d, d.config.AllowEndpoint, "AllowEndpoint", ctx, p)
+	return e, s, ask(d, d.config.AllowEndpoint, "AllowEndpoint", ctx, p)
 }
 
-func (d *Dispatcher) saveEndpoint(ctx context.Context, e Endpoint, current, previous Secret, until time.Time) (Endpoint, error) {
-	e.PreviousUntil = until
+func (d *Dispatcher) saveEndpoint(ctx context.Context, e Endpoint, s secrets) (Endpoint, error) {
+	e.PreviousUntil = s.until
 	e, err := d.store.CreateEndpoint(ctx, store.CreateEndpointParams{Endpoint: e, Seal: func(id int64) (store.Secrets, error) {
 		return store.Secrets{
-			Current:       d.keys.seal(current, sealSecret, e.WorkspaceID, id),
-			Previous:      d.keys.seal(previous, sealSecret, e.WorkspaceID, id),
-			PreviousUntil: until,
+			Current:       d.keys.seal(s.current, sealSecret, e.WorkspaceID, id),
+			Previous:      d.keys.seal(s.previous, sealSecret, e.WorkspaceID, id),
+			PreviousUntil: s.until,
+			Credentials:   d.keys.seal(s.credentials, sealCredentials, e.WorkspaceID, id),
 		}, nil
 	}})
 	if err != nil {
@@ -130,7 +153,7 @@ func (d *Dispatcher) Endpoint(ctx context.Context, workspaceID, id int64) (Endpo
 	if err != nil {
 		return Endpoint{}, endpointError(id, err)
 	}
-	return e, nil
+	return public(e), nil
 }
 
 func endpointError(id int64, err error) error {
@@ -154,13 +177,17 @@ func (d *Dispatcher) Endpoints(ctx context.Context, workspaceID, after int64, li
 	if err != nil {
 		return nil, fmt.Errorf("webhook: endpoints: %w", err)
 	}
+	for i := range list {
+		list[i] = public(list[i])
+	}
 	return list, nil
 }
 
 // UpdateEndpoint changes an endpoint's settings. Where the URL's scheme, host or
-// port changes, credentials, and headers that are not given anew, are dropped: they
-// belonged to the old host. The secret stays.
-// Once it returned, this process starts no request with the old settings.
+// port changes, headers and credentials that are not given anew are dropped: they
+// belonged to the old host. Otherwise credentials that are not given stay; a Discord
+// URL is given with its token, or as it is read. The secret stays. Once it returned,
+// this process starts no request with the old settings.
 func (d *Dispatcher) UpdateEndpoint(ctx context.Context, workspaceID, id int64, u EndpointUpdate) (Endpoint, error) {
 	for {
 		e, err := d.store.Endpoint(ctx, workspaceID, id)
@@ -168,18 +195,21 @@ func (d *Dispatcher) UpdateEndpoint(ctx context.Context, workspaceID, id int64, 
 			return Endpoint{}, endpointError(id, err)
 		}
 		before := e
-		if err := u.apply(d, &e); err != nil {
+		credentials, err := u.apply(d, &e)
+		if err != nil {
 			return Endpoint{}, err
 		}
-		var credentials *store.Sealed
-		if origin(before.URL) != origin(e.URL) {
-			credentials = new(store.Sealed)
-			if u.Headers == nil {
-				e.Headers = nil
-			}
+		var sealed *store.Sealed
+		moved := origin(before.URL) != origin(e.URL)
+		if moved && u.Headers == nil {
+			e.Headers = nil
+		}
+		if moved || !credentials.IsZero() {
+			box := d.keys.seal(credentials, sealCredentials, workspaceID, id)
+			sealed = &box
 		}
 		e.UpdatedAt = time.Now().UTC().Truncate(time.Millisecond)
-		e, err = d.store.UpdateEndpoint(ctx, e, credentials)
+		e, err = d.store.UpdateEndpoint(ctx, e, sealed)
 		if errors.Is(err, ErrConflict) && ctx.Err() == nil {
 			continue // somebody was quicker: apply the change to what they made
 		}
@@ -195,17 +225,20 @@ func (d *Dispatcher) UpdateEndpoint(ctx context.Context, workspaceID, id int64, 
 			text = "webhook: endpoint resumed"
 		}
 		d.config.Logger.Info(text, "endpoint_id", id, "workspace_id", workspaceID)
-		return e, nil
+		return public(e), nil
 	}
 }
 
 // apply makes the changes and checks them, and nothing else: an endpoint that was
-// saved under other rules can still be paused.
-func (u EndpointUpdate) apply(d *Dispatcher, e *Endpoint) error {
+// saved under other rules can still be paused. It returns new credentials, if
+// there are any.
+func (u EndpointUpdate) apply(d *Dispatcher, e *Endpoint) (credentials Secret, err error) {
 	var checks []func(*Endpoint) error
-	if u.URL != nil {
-		e.URL = *u.URL
-		checks = append(checks, d.checkURL)
+	if u.URL != nil || u.Config != nil {
+		checks = append(checks, func(e *Endpoint) (err error) {
+			credentials, err = d.changeTarget(e, u.URL, u.Config)
+			return err
+		})
 	}
 	if u.Events != nil {
 		e.Events = slices.Clone(u.Events)
@@ -232,10 +265,10 @@ func (u EndpointUpdate) apply(d *Dispatcher, e *Endpoint) error {
 	}
 	for _, check := range checks {
 		if err := check(e); err != nil {
-			return err
+			return Secret{}, err
 		}
 	}
-	return nil
+	return credentials, nil
 }
 
 // origin is whom a URL leads to (RFC 6454, section 4).

@@ -6,26 +6,59 @@ import (
 	"unicode/utf8"
 
 	"github.com/elido-app/webhook/internal/egress"
-	"github.com/elido-app/webhook/store"
 )
 
 // checkEndpoint checks a new endpoint's settings and puts them into their stored
-// form.
-func (d *Dispatcher) checkEndpoint(e *Endpoint) error {
+// form. It returns the credentials that were among them.
+func (d *Dispatcher) checkEndpoint(e *Endpoint) (credentials Secret, err error) {
 	if e.WorkspaceID <= 0 {
-		return &InvalidError{Field: "workspace_id", Rule: "must be positive"}
+		return Secret{}, &InvalidError{Field: "workspace_id", Rule: "must be positive"}
 	}
-	switch e.Kind {
-	case KindEvent, KindSIEM:
-	case store.KindDiscord, store.KindTelegram, store.KindSentry:
-		return &InvalidError{Field: "kind", Rule: fmt.Sprintf("%q is not supported by this version; use %q or %q", e.Kind, KindEvent, KindSIEM)}
-	default:
-		return &InvalidError{Field: "kind", Rule: fmt.Sprintf("is unknown; use %q or %q", KindEvent, KindSIEM)}
-	}
-	for _, check := range []func(*Endpoint) error{d.checkURL, d.checkEvents, checkDescription, checkHeaders, checkMaxInFlight, checkRateLimit} {
-		if err := check(e); err != nil {
-			return err
+	switch {
+	case isChannel(e.Kind):
+		credentials, err = d.checkChannel(e, nil, e.URL, e.Config)
+	case e.Kind.Signed():
+		if err = checkNoConfig(e.Kind, e.Config); err == nil {
+			err = d.checkURL(e)
 		}
+	default:
+		err = &InvalidError{Field: "kind", Rule: fmt.Sprintf("is unknown; use %q, %q, %q, %q or %q",
+			KindEvent, KindSIEM, KindDiscord, KindTelegram, KindSentry)}
+	}
+	if err != nil {
+		return Secret{}, err
+	}
+	for _, check := range []func(*Endpoint) error{d.checkEvents, checkDescription, checkHeaders, checkMaxInFlight, checkRateLimit} {
+		if err := check(e); err != nil {
+			return Secret{}, err
+		}
+	}
+	return credentials, nil
+}
+
+// changeTarget changes where an endpoint's requests go, and returns new
+// credentials, if there are any among what is given.
+func (d *Dispatcher) changeTarget(e *Endpoint, url *string, config map[string]string) (credentials Secret, err error) {
+	if isChannel(e.Kind) {
+		stored, given := settings(*e), ""
+		if url != nil {
+			given = *url
+		}
+		return d.checkChannel(e, &stored, given, config)
+	}
+	if err := checkNoConfig(e.Kind, config); err != nil {
+		return Secret{}, err
+	}
+	if url != nil {
+		e.URL = *url
+		return Secret{}, d.checkURL(e)
+	}
+	return Secret{}, nil
+}
+
+func checkNoConfig(kind Kind, config map[string]string) error {
+	if len(config) > 0 {
+		return &InvalidError{Field: "config", Rule: fmt.Sprintf("must be empty for kind %s", kind)}
 	}
 	return nil
 }

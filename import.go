@@ -8,7 +8,7 @@ import (
 
 // ImportParams describes an endpoint that comes from another system.
 type ImportParams struct {
-	EndpointParams // with its Secret, which is required
+	EndpointParams // with its Secret, which is required where the kind is signed
 
 	// ID is the endpoint's id there; zero for a new one.
 	ID int64
@@ -34,8 +34,10 @@ func (d *Dispatcher) ImportEndpoint(ctx context.Context, p ImportParams) (Endpoi
 		return Endpoint{}, &InvalidError{Field: "created_at", Rule: "is required"}
 	case p.Rotations < 0 || p.Rotations > rotationsMost:
 		return Endpoint{}, &InvalidError{Field: "rotations", Rule: fmt.Sprintf("must be between 0 and %d", rotationsMost)}
-	case p.Secret.IsZero():
+	case p.Secret.IsZero() && !isChannel(p.Kind):
 		return Endpoint{}, &InvalidError{Field: "secret", Rule: "is required"}
+	case isChannel(p.Kind) && (p.Rotations > 0 || !p.Previous.IsZero()):
+		return Endpoint{}, &InvalidError{Field: "previous", Rule: fmt.Sprintf("must be empty for kind %s, which is not signed, and rotations 0", p.Kind)}
 	case p.Previous.IsZero() != p.PreviousUntil.IsZero():
 		return Endpoint{}, &InvalidError{Field: "previous", Rule: "needs both the secret and when it ends"}
 	}
@@ -50,15 +52,15 @@ func (d *Dispatcher) ImportEndpoint(ctx context.Context, p ImportParams) (Endpoi
 			return Endpoint{}, err
 		}
 	}
-	e, secret, err := d.newEndpoint(ctx, p.EndpointParams)
+	e, s, err := d.newEndpoint(ctx, p.EndpointParams)
 	if err != nil {
 		return Endpoint{}, err
 	}
 	e.ID, e.CreatedAt, e.Rotations = p.ID, p.CreatedAt, p.Rotations
 	e.Imported, e.Active = true, !p.Paused
-	previous, until := p.Previous, p.PreviousUntil.UTC().Truncate(time.Millisecond)
-	if !until.After(e.UpdatedAt) { // over already: not worth storing
-		previous, until = Secret{}, time.Time{}
+	s.previous, s.until = p.Previous, p.PreviousUntil.UTC().Truncate(time.Millisecond)
+	if !s.until.After(e.UpdatedAt) { // over already: not worth storing
+		s.previous, s.until = Secret{}, time.Time{}
 	}
-	return d.saveEndpoint(ctx, e, secret, previous, until)
+	return d.saveEndpoint(ctx, e, s)
 }

@@ -215,7 +215,11 @@ func TestBadEndpointsNameFieldAndRule(t *testing.T) {
 		}{
 			{"workspace_id", func(p *webhook.EndpointParams) { p.WorkspaceID = 0 }},
 			{"kind", func(p *webhook.EndpointParams) { p.Kind = "carrier-pigeon" }},
-			{"kind", func(p *webhook.EndpointParams) { p.Kind = "discord" }},
+			{"kind", func(p *webhook.EndpointParams) { p.Kind = "slack" }},
+			{"config", func(p *webhook.EndpointParams) { p.Config = map[string]string{"bot_token": "hunter2"} }},
+			{"config", func(p *webhook.EndpointParams) {
+				p.Kind, p.Events, p.Config = webhook.KindSIEM, nil, map[string]string{"dsn": "hunter2"}
+			}},
 			{"url", func(p *webhook.EndpointParams) { p.URL = "" }},
 			{"url", func(p *webhook.EndpointParams) { p.URL = "http://example.com/" }},
 			{"url", func(p *webhook.EndpointParams) { p.URL = "https://user:hunter2@example.com/" }},

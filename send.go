@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/elido-app/webhook/internal/channel"
 	"github.com/elido-app/webhook/internal/egress"
 	"github.com/elido-app/webhook/internal/queue"
 	"github.com/elido-app/webhook/internal/sig"
@@ -23,8 +25,11 @@ type route struct {
 	url     *url.URL
 	refused string // why the URL can never be requested; empty if it can
 
+	channel *channel.Channel // of kinds that get messages; nil for those that are signed
+
 	signs         []SignFunc
 	previousUntil time.Time
+	sendsTrace    bool
 
 	fixed  http.Header       // headers that never change
 	logged map[string]string // the same as the log shows them
@@ -40,7 +45,10 @@ var (
 
 // Prepare implements queue.Sender.
 func (s *sender) Prepare(t *store.Target) (any, error) {
-	r := &route{previousUntil: t.Secrets.PreviousUntil, fixed: make(http.Header), logged: make(map[string]string)}
+	r := &route{previousUntil: t.Secrets.PreviousUntil, sendsTrace: s.config.SendTrace, fixed: make(http.Header), logged: make(map[string]string)}
+	if !t.Kind.Signed() {
+		return r, s.prepareChannel(r, t)
+	}
 	if r.url, r.refused = s.parseURL(t.URL); r.url == nil {
 		return r, nil
 	}
@@ -56,20 +64,24 @@ func (s *sender) Prepare(t *store.Target) (any, error) {
 		return nil, err
 	}
 	for name, value := range t.Headers {
-		name = http.CanonicalHeaderKey(name)
-		r.fixed[name] = []string{value}
-		r.logged[name] = value
-		if private(name) {
-			r.logged[name] = redacted
-		}
+		r.setHeader(http.CanonicalHeaderKey(name), []string{value})
 	}
 	r.confidences = r.confidences.addURL(r.url)
 	for _, secret := range []Secret{current, previous} { // a receiver knows them, and may be careless
 		r.confidences = r.confidences.add(secret.Reveal(), strings.TrimPrefix(secret.Reveal(), sig.SecretPrefix))
 	}
-	r.fixed["Content-Type"], r.logged["Content-Type"] = contentType, contentType[0]
-	r.fixed["User-Agent"], r.logged["User-Agent"] = userAgent, userAgent[0]
+	r.setHeader("Content-Type", contentType)
+	r.setHeader("User-Agent", userAgent)
 	return r, nil
+}
+
+// setHeader sets a header that all requests have.
+func (r *route) setHeader(name string, value []string) {
+	r.fixed[name] = value
+	r.logged[name] = value[0]
+	if private(name) {
+		r.logged[name] = redacted
+	}
 }
 
 // parseURL returns the URL to request, or why no repeat can help: it was saved
@@ -98,19 +110,16 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 	r := prepared.(*route)
 	started := time.Now().UTC().Truncate(time.Millisecond)
 	if r.refused != "" {
-		return s.result(f, egress.Answer{Final: true}, store.Attempt{StartedAt: started, Error: []byte(r.refused)})
+		return s.result(f, egress.Answer{Final: true}, verdict{final: true}, store.Attempt{StartedAt: started, Error: []byte(r.refused)})
 	}
-	header, logged := r.headers(f.Lease, started)
-	if s.config.SendTrace && f.Lease.Trace != "" {
-		header["Traceparent"] = []string{f.Lease.Trace}
-		logged["Traceparent"] = f.Lease.Trace
-	}
+	body, header, logged := r.request(f.Lease, started)
 	answer := s.client.Do(f.Context(), egress.Request{
-		URL: r.url, Header: header, Body: f.Lease.Payload, Sending: f.Sending,
+		URL: r.url, Header: header, Body: body, Sending: f.Sending,
 	}, f.Answered)
 	if answer.Status == 0 && f.Stopped() {
 		return queue.Result{Interrupted: true}
 	}
+	v := r.judge(&answer)
 	a := store.Attempt{StartedAt: started, Latency: answer.Latency, Status: answer.Status, Headers: logged}
 	if !s.config.DropResponses {
 		a.Response, a.ResponseCut = r.snippet(answer, header)
@@ -118,11 +127,14 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 	switch {
 	case answer.Err != nil:
 		a.Error = []byte(answer.Err.Error())
-	case !success(answer.Status):
-		a.Error = []byte(statusText(answer.Status))
+	case !v.delivered:
+		a.Error = []byte(statusText(answer.Status) + v.reason)
 	}
-	result := s.result(f, answer, a)
+	result := s.result(f, answer, v, a)
 	result.TimedOut = answer.TimedOut
+	if r.channel != nil && !answer.Final && !answer.Refused {
+		result.Outcome.Message = body
+	}
 	return result
 }
 
@@ -130,6 +142,16 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 // event and delivery, and up to four of a signature. With two fixed ones they fit into
 // the smallest kind of map.
 const usualHeaders = 6
+
+// request makes the body and headers of one attempt, and what the log keeps of the
+// headers.
+func (r *route) request(l *store.Lease, at time.Time) ([]byte, http.Header, map[string]string) {
+	if r.channel != nil {
+		return r.message(l, at), r.fixed, maps.Clone(r.logged)
+	}
+	header, logged := r.headers(l, at)
+	return l.Payload, header, logged
+}
 
 // headers makes the headers of one attempt, and what the log keeps of them.
 func (r *route) headers(l *store.Lease, at time.Time) (http.Header, map[string]string) {
@@ -150,6 +172,9 @@ func (r *route) headers(l *store.Lease, at time.Time) (http.Header, map[string]s
 	}
 	for _, sign := range r.signs {
 		sign(h, m)
+	}
+	if r.sendsTrace && l.Trace != "" {
+		h["Traceparent"] = []string{l.Trace}
 	}
 	logged := make(map[string]string, len(h))
 	for name, values := range h {
@@ -189,18 +214,34 @@ func (r *route) hidden(name string) bool {
 	return p
 }
 
+// A verdict is what an answer means for the delivery.
+type verdict struct {
+	delivered bool
+	final     bool          // repeating cannot help
+	wait      time.Duration // what the answer asks for beside Retry-After
+	reason    string        // more than the status, to be put after it
+}
+
+// judge decides what an answer means.
+func (r *route) judge(answer *egress.Answer) verdict {
+	if r.channel != nil && answer.Err == nil {
+		return r.judgeChannel(answer)
+	}
+	return verdict{delivered: success(answer.Status), final: answer.Final}
+}
+
 // result decides what becomes of the delivery.
-func (s *sender) result(f *queue.Flight, answer egress.Answer, a store.Attempt) queue.Result {
+func (s *sender) result(f *queue.Flight, answer egress.Answer, v verdict, a store.Attempt) queue.Result {
 	o := store.Outcome{Attempt: a, Status: StatusFailed, Health: store.HealthFailure}
 	used := f.Lease.Attempts + 1
 	switch {
-	case success(answer.Status):
+	case v.delivered:
 		o.Status, o.Health = StatusDelivered, store.HealthSuccess
-	case answer.Final || used >= f.Lease.Budget:
+	case v.final || used >= f.Lease.Budget:
 	default:
 		now := time.Now()
 		o.Status = StatusPending
-		o.NextAttemptAt = s.config.Retry.next(used, now, retryAfter(answer.Header, now))
+		o.NextAttemptAt = s.config.Retry.next(used, now, max(retryAfter(answer.Header, now), v.wait))
 	}
 	if answer.Refused || answer.Final {
 		o.Health = store.HealthNone

@@ -15,6 +15,9 @@
 //	go d.Run(ctx) // blocks until ctx is cancelled
 //	receipt, err := d.Publish(ctx, webhook.Event{Type: "link.created", WorkspaceID: 42, Data: link})
 //
+// An endpoint of kind [KindDiscord], [KindTelegram] or [KindSentry] gets messages
+// for people instead, through the same queue, retries and log.
+//
 // Delivery is at least once: what Publish confirmed is attempted until a
 // receiver confirms it or the budget ends, through crashes and restarts, and may
 // arrive more than once under the same delivery id. Receivers verify and
@@ -24,8 +27,9 @@ package webhook
 // Where to read on: an event and the catalog of event types in event.go and
 // catalog.go, signing in signer.go, the Dispatcher in dispatcher.go, publishing in
 // publish.go, the endpoint calls in endpoint.go, rotate.go and import.go, the log
-// calls in delivery.go, when to retry in retry.go, one attempt in send.go. The
-// scheduler is internal/queue.
+// calls in delivery.go, when to retry in retry.go, one attempt in send.go, the
+// kinds of endpoint that are no webhooks in channel.go. The scheduler is
+// internal/queue.
 
 import (
 	"errors"
@@ -53,8 +57,11 @@ func NewSecret(s string) Secret { return store.NewSecret(s) }
 
 // The kinds of endpoint a Dispatcher delivers to.
 const (
-	KindEvent = store.KindEvent // the subscribed event types, signed
-	KindSIEM  = store.KindSIEM  // every event of the workspace, signed
+	KindEvent    = store.KindEvent    // the subscribed event types, signed
+	KindSIEM     = store.KindSIEM     // every event of the workspace, signed
+	KindDiscord  = store.KindDiscord  // the subscribed event types, as messages in a Discord channel
+	KindTelegram = store.KindTelegram // the same, in a Telegram chat
+	KindSentry   = store.KindSentry   // the same, as events of a Sentry project
 )
 
 // The states of a delivery.
