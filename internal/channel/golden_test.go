@@ -102,7 +102,7 @@ func samples(t testing.TB) (list []sample) {
 		require.NotEmpty(t, e.Sample, e.Name)
 		list = append(list, sample{e.Name, e.Sample})
 	}
-	raw, err := os.ReadFile("testdata/traffic.json")
+	raw, err := os.ReadFile("testdata/further.json")
 	require.NoError(t, err)
 	var further map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(raw, &further))

@@ -192,6 +192,6 @@ func (n *note) billing(eventType string, o object) bool {
 	if percent := o.text("percent", "percentage"); percent != "" {
 		n.fields = append(n.fields, field{say("Percent used"), say("{}%", strings.TrimSuffix(percent, "%"))})
 	}
-	n.add("Period ends", o.when("period_end", "resets_at"))
+	n.add("Period ends", o.when("period_end", "period_ends_at"))
 	return true
 }

@@ -58,7 +58,10 @@ func (n *note) traffic(eventType string, c content) bool {
 		}
 		n.rest(c, "name", "workspace_id")
 	case "alert.threshold_exceeded":
-		n.title, n.tone = say("Alert: {} is over its threshold", orElse(o.name("name", "metric"), "a value")), bad
+		n.title, n.tone = say("Alert: a value is over its threshold"), bad
+		if what := o.name("name", "metric"); what != "" {
+			n.title = say("Alert: {} is over its threshold", what)
+		}
 		n.rest(c, "name", "workspace_id")
 	case "abuse.flagged":
 		n.title, n.tone = say("{} was flagged as abusive", name), bad
