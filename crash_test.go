@@ -1,204 +1,135 @@
 package webhook_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/mattn/go-sqlite3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/elido-app/webhook"
+	"github.com/elido-app/webhook/internal/crashtest"
+	"github.com/elido-app/webhook/store"
 	sqlitestore "github.com/elido-app/webhook/store_sqlite"
 )
 
-// The environment of a child process: what it is to do, and on which file.
-const (
-	childFile   = "WEBHOOK_TEST_CHILD_FILE"
-	childEvents = "WEBHOOK_TEST_CHILD_EVENTS"
+var (
+	kills    = flag.Int("kills", 5, "how many processes TestTorture kills")
+	thorough = flag.Bool("kill-everywhere", false, "TestCrashes kills at every step, not only at some")
 )
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(childFile); path != "" {
-		if err := child(path); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	crashtest.Main(sqliteFile, sqliteHost)
 	os.Exit(m.Run())
 }
 
-func crashConfig() webhook.Config {
-	return webhook.Config{
-		Egress:  webhook.Egress{AllowLoopback: true},
-		Retry:   webhook.RetryPolicy{Delays: []time.Duration{20 * time.Millisecond, 40 * time.Millisecond}},
-		Timeout: 500 * time.Millisecond,
-		Lease:   8 * time.Second,
-		Poll:    100 * time.Millisecond,
-		Logger:  quiet(),
+func TestCrashes(t *testing.T) {
+	if *thorough {
+		crashtest.Thorough()
+	}
+	for _, db := range []crashtest.Database{sqliteFile, sqliteHost} {
+		t.Run(db.Name, func(t *testing.T) { crashtest.Run(t, db) })
 	}
 }
 
-// child publishes and delivers until somebody kills it, or all is done. It
-// prints the delivery ids of each publish once that is confirmed.
-func child(path string) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	st, err := sqlitestore.Open(ctx, path)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	d, err := webhook.New(st, crashConfig())
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
-	events, err := strconv.Atoi(os.Getenv(childEvents))
-	if err != nil {
-		return err
-	}
-	for i := range events {
-		r, err := d.Publish(ctx, webhook.Event{Type: "link.created", WorkspaceID: workspace, Data: map[string]int{"id": i}})
-		if err != nil {
-			return err
-		}
-		for _, id := range r.DeliveryIDs {
-			fmt.Println(id)
-		}
-	}
-	for {
-		page, err := d.Deliveries(ctx, webhook.DeliveryQuery{WorkspaceID: workspace, Status: webhook.StatusPending, Limit: 1})
-		if err != nil {
-			return err
-		}
-		if len(page.Deliveries) == 0 {
-			cancel()
-			return <-done
-		}
-		time.Sleep(10 * time.Millisecond)
+// TestTorture kills at random; make torture does so at length.
+func TestTorture(t *testing.T) {
+	for _, db := range []crashtest.Database{sqliteFile, sqliteHost} {
+		t.Run(db.Name, func(t *testing.T) { crashtest.Torture(t, db, *kills) })
 	}
 }
 
-// TestKilledInMidDeliveryLosesNothing kills a dispatcher's process again and
-// again while it publishes and delivers, and starts another on the same file.
-// The receivers live in this process.
-func TestKilledInMidDeliveryLosesNothing(t *testing.T) {
-	var mu sync.Mutex
-	hits := map[string]int{}     // requests by delivery
-	accepted := map[string]int{} // of them, answered with 200
-	total := 0
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get("X-Webhook-Delivery")
-		mu.Lock()
-		total++
-		hits[id]++
-		fail := total%7 == 0 && hits[id] == 1
-		if !fail {
-			accepted[id]++
+// sqliteFile is a file of the store's own.
+var sqliteFile = crashtest.Database{
+	Name:   "file",
+	Create: func(t *testing.T) string { return filepath.Join(t.TempDir(), "webhooks.db") },
+	Open: func(ctx context.Context, path string, _ func(string)) (*crashtest.Handle, error) {
+		st, err := sqlitestore.Open(ctx, path)
+		if err != nil {
+			return nil, err
 		}
-		mu.Unlock()
-		time.Sleep(2 * time.Millisecond)
-		if fail {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer receiver.Close()
+		return &crashtest.Handle{Store: st, Close: st.Close}, nil
+	},
+}
 
-	path := filepath.Join(t.TempDir(), "webhooks.db")
-	st, err := sqlitestore.Open(t.Context(), path)
-	require.NoError(t, err)
-	defer st.Close()
-	d, err := webhook.New(st, crashConfig())
-	require.NoError(t, err)
-	for i := range 3 {
-		_, _, err := d.CreateEndpoint(t.Context(), webhook.EndpointParams{
-			WorkspaceID: workspace, URL: fmt.Sprintf("%s/%d", receiver.URL, i), Events: []string{"link.*"}})
+// sqliteHost is a database that the host opened, with a table of its own, and
+// with SQLite's hooks: these are called by the statement that is running.
+var sqliteHost = crashtest.Database{
+	Name: "host",
+	Create: func(t *testing.T) string {
+		path := filepath.Join(t.TempDir(), "host.db")
+		db := hostOpen(path, func(string) {})
+		_, err := db.Exec(`CREATE TABLE orders (note TEXT PRIMARY KEY)`)
 		require.NoError(t, err)
-	}
-
-	var confirmed []string
-	kills := 0
-	for _, after := range []int{40, 150, 333, -1} { // requests until the kill
-		events := 100
-		if after < 0 {
-			events = 5 // the last one only finishes
+		require.NoError(t, db.Close())
+		return path
+	},
+	Opening: []string{"statement", "row", "commit"},
+	Writing: []string{"row", "commit"},
+	Open: func(ctx context.Context, path string, reached func(string)) (*crashtest.Handle, error) {
+		db := hostOpen(path, reached)
+		st, err := sqlitestore.New(ctx, db)
+		if err != nil {
+			return nil, errors.Join(err, db.Close())
 		}
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), childFile+"="+path, childEvents+"="+strconv.Itoa(events))
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		mu.Lock()
-		target := total + after
-		mu.Unlock()
-		require.NoError(t, cmd.Start())
-		printed := make(chan []string)
-		go func() {
-			var ids []string
-			for lines := bufio.NewScanner(out); lines.Scan(); {
-				ids = append(ids, lines.Text())
-			}
-			printed <- ids
-		}()
-		finished := make(chan struct{})
-		if after >= 0 {
-			go func() {
-				defer close(finished)
-				for {
-					mu.Lock()
-					reached := total >= target
-					mu.Unlock()
-					if reached {
-						kills++
-						_ = cmd.Process.Kill() // SIGKILL
-						return
-					}
-					time.Sleep(time.Millisecond)
+		return &crashtest.Handle{
+			Store: st,
+			Close: func() error { return errors.Join(st.Close(), db.Close()) },
+			InTx: func(ctx context.Context, note string, publish func(store.Publisher) error) error {
+				tx, err := db.BeginTx(ctx, nil)
+				if err != nil {
+					return err
 				}
-			}()
-		} else {
-			close(finished)
-		}
-		ids := <-printed
-		<-finished
-		err = cmd.Wait()
-		if after < 0 {
-			require.NoError(t, err)
-		}
-		confirmed = append(confirmed, ids...)
-	}
-	require.Equal(t, 3, kills)
-	require.NotEmpty(t, confirmed)
-
-	interrupted := 0
-	for _, id := range confirmed {
-		n, err := strconv.ParseInt(id, 10, 64)
-		require.NoError(t, err)
-		v, err := d.Delivery(t.Context(), workspace, n)
-		require.NoError(t, err, "delivery %s was confirmed", id)
-		attempts, err := d.Attempts(t.Context(), workspace, n)
-		require.NoError(t, err)
-		require.Equal(t, webhook.StatusDelivered, v.Status, "delivery %s", id)
-		require.Positive(t, accepted[id], "delivery %s reached nobody", id)
-		require.Len(t, attempts, v.TotalAttempts)
-		require.LessOrEqual(t, len(attempts), hits[id], "an attempt is logged that nobody got")
-		interrupted += hits[id] - len(attempts)
-		var envelope struct{ Data json.RawMessage }
-		require.NoError(t, json.Unmarshal(v.Payload, &envelope))
-	}
-	t.Logf("%d deliveries confirmed, %d requests, %d of them without a recorded outcome after %d kills", len(confirmed), total, interrupted, kills)
-	// What was under way at a kill, and nothing else, may have come twice.
-	require.LessOrEqual(t, interrupted, kills*(3*8+500), "more repeats than can have been under way")
+				if _, err = tx.Exec(`INSERT INTO orders (note) VALUES (?)`, note); err == nil {
+					err = publish(st.Tx(tx))
+				}
+				if err != nil {
+					return errors.Join(err, tx.Rollback())
+				}
+				return tx.Commit()
+			},
+			Notes: func(ctx context.Context) (notes []string, err error) {
+				rows, err := db.QueryContext(ctx, `SELECT note FROM orders`)
+				if err != nil {
+					return nil, err
+				}
+				defer rows.Close()
+				for rows.Next() {
+					var note string
+					if err := rows.Scan(&note); err != nil {
+						return nil, err
+					}
+					notes = append(notes, note)
+				}
+				return notes, rows.Err()
+			},
+		}, nil
+	},
 }
+
+func hostOpen(path string, reached func(string)) *sql.DB {
+	return sql.OpenDB(hooked{"file:" + path + "?_journal_mode=WAL&_txlock=immediate&_busy_timeout=10000&_synchronous=FULL", reached})
+}
+
+// hooked makes connections that tell when a statement is prepared, a row is
+// written, and a commit begins.
+type hooked struct {
+	dsn     string
+	reached func(string)
+}
+
+func (h hooked) Driver() driver.Driver {
+	return &sqlite3.SQLiteDriver{ConnectHook: func(c *sqlite3.SQLiteConn) error {
+		c.RegisterUpdateHook(func(int, string, string, int64) { h.reached("row") })
+		c.RegisterCommitHook(func() int { h.reached("commit"); return 0 })
+		c.RegisterAuthorizer(func(int, string, string, string) int { h.reached("statement"); return sqlite3.SQLITE_OK })
+		return nil
+	}}
+}
+
+func (h hooked) Connect(context.Context) (driver.Conn, error) { return h.Driver().Open(h.dsn) }

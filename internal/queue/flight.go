@@ -84,6 +84,10 @@ func (f *Flight) TimedOut() bool { return errors.Is(context.Cause(f.ctx), errTim
 // Stopped reports whether the attempt was cut by us.
 func (f *Flight) Stopped() bool { return f.ctx.Err() != nil && !f.TimedOut() }
 
+// interruptedOften is from how many interruptions on a delivery is suspected, and
+// waits before it is taken again (store.RetakeDelay).
+const interruptedOften = 5
+
 // worker takes from the lanes until the queue stops or it is not needed.
 func (q *Queue) worker() {
 	defer q.group.Done()
@@ -116,6 +120,11 @@ func (q *Queue) send(f *Flight) (result Result) {
 		}
 		f.cancel(nil)
 	}()
+	if l := f.Lease; l.Interruptions >= interruptedOften {
+		// Here, as there may be nobody left to write it a moment later.
+		q.cfg.Logger.Warn("webhook: delivery was interrupted often; does its payload kill the process?",
+			"delivery_id", l.DeliveryID, "endpoint_id", l.Target.EndpointID, "interruptions", l.Interruptions)
+	}
 	prepared, err := f.prep.get(q.cfg.Sender, f.Lease.Target)
 	if err != nil {
 		return Result{Unready: err}

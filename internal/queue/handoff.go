@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -103,10 +102,6 @@ func (q *Queue) accept(leases []store.Lease) {
 			continue
 		}
 		lane.push(it)
-		if l.Interruptions >= 5 {
-			q.log(slog.LevelWarn, "webhook: delivery was interrupted often; does its payload kill the process?",
-				"delivery_id", l.DeliveryID, "endpoint_id", lane.endpointID, "interruptions", l.Interruptions)
-		}
 		q.ready.push(lane)
 		q.staff()
 	}
