@@ -176,3 +176,28 @@ func TestProxyFromEnvironmentIsIgnored(t *testing.T) {
 	c := newClient(t, Options{AllowLoopback: true, RootCAs: ca.pool, Resolver: resolveTo("127.0.0.1")})
 	require.Equal(t, 200, post(t, c, "https://hooks.example:"+r.port()).Status)
 }
+
+// What holds for answers holds for those that come by way of a proxy.
+func TestProxiedAnswersAreTakenAsTheyAre(t *testing.T) {
+	second := serve(t, answers(ok))
+	for _, test := range []struct {
+		answer, body string
+		status       int
+	}{
+		{"HTTP/1.1 307 Moved\r\nLocation: http://" + second.host + "\r\nContent-Length: 0\r\n\r\n", "", 307},
+		{"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nzzzzz", "zzzzz", 200},
+	} {
+		target := serve(t, answers(test.answer))
+		proxy := serveProxy(t, target.host, "")
+		c := newClient(t, Options{AllowLoopback: true, Proxy: func(*http.Request) (*url.URL, error) {
+			return &url.URL{Scheme: "http", Host: proxy.host}, nil
+		}})
+		a := post(t, c, "http://localhost:"+target.port())
+		require.NoError(t, a.Err)
+		require.Equal(t, test.status, a.Status)
+		require.Equal(t, test.body, string(a.Body))
+		require.NotContains(t, *target.lastHead.Load(), "Accept-Encoding")
+		require.EqualValues(t, 1, target.requests.Load())
+	}
+	require.Zero(t, second.accepted.Load())
+}

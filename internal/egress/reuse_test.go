@@ -98,3 +98,55 @@ func TestTrailingJunk(t *testing.T) {
 	}
 	require.Empty(t, found.String())
 }
+
+// Many servers close a connection that has been idle for a while. A request must
+// not be the one to find out.
+func TestAClosedConnectionIsNotUsedAgain(t *testing.T) {
+	ca := newAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}}
+	closed := make(chan struct{}, 1)
+	closing := func(c net.Conn, answer string) {
+		_, _ = io.WriteString(c, answer)
+		_ = c.Close()
+		closed <- struct{}{}
+	}
+	plain := serve(t, func(c net.Conn, _ int64) bool { closing(c, ok); return false })
+	secure := &receiver{}
+	secure.listen(t, config, func(c net.Conn) {
+		if _, err := c.Read(make([]byte, 4096)); err == nil {
+			closing(c, ok)
+		}
+	})
+	c := newClient(t, Options{AllowLoopback: true, RootCAs: ca.pool})
+	for _, url := range []string{"http://" + plain.host, "https://" + secure.host} {
+		for range 50 {
+			require.NoError(t, post(t, c, url).Err)
+			<-closed
+			time.Sleep(time.Millisecond) // for the end of the connection to come over
+		}
+	}
+	require.EqualValues(t, 50, plain.accepted.Load())
+	require.EqualValues(t, 50, secure.accepted.Load())
+}
+
+// What idles is closed after the idle limit, whether or not there are requests.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	ended := make(chan time.Time, 2)
+	r := serveConns(t, func(c net.Conn) {
+		for {
+			if _, err := c.Read(make([]byte, 4096)); err != nil {
+				ended <- time.Now()
+				return
+			}
+			_, _ = io.WriteString(c, ok)
+		}
+	})
+	c := newClient(t, local)
+	require.NoError(t, post(t, c, "http://"+r.host).Err)
+	idle := time.Now()
+	require.GreaterOrEqual(t, (<-ended).Sub(idle), idleLimit-100*time.Millisecond)
+	require.NoError(t, post(t, c, "http://"+r.host).Err)
+	require.EqualValues(t, 2, r.accepted.Load())
+	c.Close()
+	<-ended // at once
+}

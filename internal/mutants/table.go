@@ -75,7 +75,7 @@ var table = []mutant{
 		file: "internal/egress/egress.go",
 		old:  "DisableCompression:     true,",
 		new:  "DisableCompression:     false,",
-		pkg:  egress, run: "TestProxied",
+		pkg:  egress, run: "TestProxiedAnswersAreTakenAsTheyAre",
 	}, {
 		name: "compressed answers are asked for",
 		file: "internal/egress/request.go",
@@ -99,7 +99,7 @@ var table = []mutant{
 		file: "internal/egress/client.go",
 		old:  "c.transport.RoundTrip(req)",
 		new:  "(&http.Client{Transport: c.transport}).Do(req)",
-		pkg:  egress, run: "TestProxied",
+		pkg:  egress, run: "TestProxiedAnswersAreTakenAsTheyAre",
 	}, {
 		name: "a POST may be repeated by net/http",
 		file: "internal/egress/client.go",
