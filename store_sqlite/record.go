@@ -154,6 +154,9 @@ func (rec *recording) outcome(o *store.Outcome) (held bool, err error) {
 	if err != nil || l == nil || l.endpointID != o.EndpointID {
 		return false, err
 	}
+	if state == stateReady && l.state == stateBlocked {
+		state = stateBlocked // it gave way, and another of its key may be leased
+	}
 	a := &o.Attempt
 	err = tx.run(updateRecorded, nil, int64(state), due, completed, int64(a.Status), a.Latency.Microseconds(),
 		a.Error, o.Message, o.DeliveryID)
