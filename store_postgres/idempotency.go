@@ -119,4 +119,3 @@ func (pub *publication) compare(events []store.NewEvent, taken *[]takenKey) erro
 	}
 	return nil
 }
-

@@ -132,21 +132,33 @@ func emptySchema(t testing.TB) string {
 		if t.Failed() {
 			return // what it left may be of interest to nobody, but is not to be trusted
 		}
-		statements := []string{}
-		for _, table := range tables {
-			switch table {
-			case "webhook_counter", "webhook_locks", "webhook_delivery_ids":
-			default:
-				statements = append(statements, `DELETE FROM "`+name+`".`+table)
-			}
-		}
-		if execute(testServer, statements...) == nil {
+		if empty(testServer, name) == nil {
 			schemas.mu.Lock()
 			schemas.free = append(schemas.free, name)
 			schemas.mu.Unlock()
 		}
 	})
 	return name
+}
+
+// empty deletes all that a schema's tables hold. Ids start at 1 again.
+func empty(url, schema string) error {
+	in := newSchema(schema)
+	statements := []string{
+		`SELECT setval('webhook_delivery_ids', 1, false)`,
+		`UPDATE webhook_counter SET revision = revision + 1`, // what is cached is over
+	}
+	for _, table := range tables {
+		switch table {
+		case "webhook_counter", "webhook_locks", "webhook_delivery_ids":
+		default:
+			statements = append(statements, `DELETE FROM `+table)
+		}
+	}
+	for i := range statements {
+		statements[i] = in.qualify(statements[i])
+	}
+	return execute(url, statements...)
 }
 
 // dropSchemas drops what emptySchema made.
