@@ -247,6 +247,9 @@ func (s *Store) UpdateEndpoint(ctx context.Context, e store.Endpoint, credential
 	if err != nil {
 		return store.Endpoint{}, err
 	}
+	if updated.Active {
+		s.notify() // it may have been resumed
+	}
 	return updated, nil
 }
 

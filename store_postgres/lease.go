@@ -92,7 +92,11 @@ func (s *Store) Renew(ctx context.Context, leases []store.LeaseRef, until time.T
 
 // Release implements store.Store.
 func (s *Store) Release(ctx context.Context, releases []store.Release) error {
-	return s.write(ctx, "release", func(tx *transaction) error { return tx.release(releases) })
+	err := s.write(ctx, "release", func(tx *transaction) error { return tx.release(releases) })
+	if err == nil {
+		s.notify() // others may have room
+	}
+	return err
 }
 
 func (tx *transaction) release(releases []store.Release) error {

@@ -23,7 +23,7 @@ func (o Options) Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgresstore: open: %w", err) // pgx leaves the password out
 	}
-	if o.TransactionPooling {
+	if o.TransactionPooling && config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 		config.ConnConfig.StatementCacheCapacity = 0
 		config.ConnConfig.DescriptionCacheCapacity = 0
@@ -73,7 +73,9 @@ func (o Options) open(ctx context.Context, pool *pgxpool.Pool) (*Store, error) {
 	if version < len(known) {
 		return nil, fmt.Errorf("%w; schema %q is at version %d of %d", ErrMigrate, in.name, version, len(known))
 	}
-	return &Store{pool: pool, schema: in}, nil
+	st := &Store{pool: pool, pooled: o.TransactionPooling, silent: o.NoNotify, schema: in}
+	st.life, st.end = context.WithCancel(context.Background())
+	return st, nil
 }
 
 // examine makes sure that the server can be used, and finds the schema.

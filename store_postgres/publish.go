@@ -49,6 +49,9 @@ func (s *Store) Publish(ctx context.Context, p store.PublishParams) (result stor
 	if err != nil {
 		return store.PublishResult{}, err
 	}
+	if result.Queued && p.Handoff == nil {
+		s.notify() // with a handoff, the caller's own dispatcher knows
+	}
 	return result, nil
 }
 
@@ -244,6 +247,9 @@ func (pub *publication) store() error {
 		tx.queue(updateKeys, keys.workspaces, keys.keys, keys.deliveries)
 	}
 	tx.announce(pub.ready)
+	if pub.queued && tx.hosted && !tx.store.silent {
+		tx.queue(notify, tx.store.schema.channel())
+	}
 	return tx.send()
 }
 

@@ -49,6 +49,7 @@ func (s *Store) Retry(ctx context.Context, p store.RetryParams) (d store.Deliver
 	if err != nil {
 		return store.Delivery{}, err
 	}
+	s.notify()
 	return d, nil
 }
 
@@ -107,6 +108,9 @@ func (s *Store) Recover(ctx context.Context, p store.RecoverParams) (n int, err 
 	})
 	if err != nil {
 		return 0, err
+	}
+	if n > 0 {
+		s.notify()
 	}
 	return n, nil
 }

@@ -41,14 +41,23 @@ import (
 
 // Store is a store.Store. Open and New make one; the zero Store is of no use.
 type Store struct {
-	pool   *pgxpool.Pool
-	owned  bool // the pool is the store's to close
-	schema schema
-	known  atomic.Pointer[catalog]
-	closed atomic.Bool
+	pool     *pgxpool.Pool
+	owned    bool // the pool is the store's to close
+	pooled   bool // connections go through a proxy
+	silent   bool // without notifications
+	schema   schema
+	known    atomic.Pointer[catalog]
+	notifier notifier
+	closed   atomic.Bool
+	life     context.Context //nolint:containedctx // ends with Close
+	end      context.CancelFunc
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+	_ store.Clock   = (*Store)(nil)
+)
 
 // Options are what a store can be told. The zero value is the default.
 type Options struct {
@@ -64,11 +73,18 @@ type Options struct {
 
 	// TransactionPooling is for connections that go through a proxy such as
 	// PgBouncer in transaction pooling mode, where every transaction may run on
-	// another connection of the server: statements are not prepared. It is for
-	// Open, and also bars LISTEN, see Watch. A pool for New is to be configured
-	// with pgx.QueryExecModeExec or pgx.QueryExecModeSimpleProtocol, and this set
-	// as well.
+	// another connection of the server. Open then prepares no statements, unless
+	// the connection string names a default_query_exec_mode, and there is no
+	// LISTEN, so that what other processes publish waits for the poll. A pool for
+	// New must have been configured with pgx.QueryExecModeExec or
+	// pgx.QueryExecModeSimpleProtocol.
 	TransactionPooling bool
+
+	// NoNotify turns NOTIFY and LISTEN off, by which processes otherwise tell each
+	// other of work at once; without them the poll finds it. A transaction of the
+	// host's that publishes also notifies, and PostgreSQL lets those commit one at
+	// a time only: turn it off if there are thousands a second.
+	NoNotify bool
 }
 
 // Open opens the database that a connection string or URL names, with default
@@ -85,6 +101,8 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return store.ErrClosed
 	}
+	s.notifier.stop()
+	s.end()
 	if s.owned {
 		s.pool.Close()
 	}
