@@ -23,7 +23,7 @@ import (
 // and wants the same answers.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	st := openNew(t)
+	st := openURL(t, hasty(t), Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		require.NoError(rt, empty(testServer, st.schema.name))
 		m := &model{
