@@ -74,9 +74,11 @@ func New(st store.Store, config Config) (*Dispatcher, error) {
 // what could not finish, and returns nil. It owns every goroutine of the
 // Dispatcher; none is left when it returns.
 //
-// It fails if the store does not answer at the start, with [ErrClosed] if the
-// store is closed under it, and with [ErrRunning] if it runs already. Other store
-// errors are logged and tried again.
+// It fails if the store does not answer at the start, with [ErrClock] if this
+// host's clock is off then, with [ErrClosed] if the store is closed under it, and
+// with [ErrRunning] if it runs already. Other store errors are logged and tried
+// again. A clock that is found to be off later is logged, and nothing is claimed
+// until it is right again.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	defer d.active.enter(d.client.Close)()
 	d.warnClear.Do(func() {

@@ -34,6 +34,7 @@ package webhook
 import (
 	"errors"
 
+	"github.com/elido-app/webhook/internal/queue"
 	"github.com/elido-app/webhook/store"
 )
 
@@ -92,4 +93,7 @@ var (
 	ErrPaused = errors.New("the endpoint is paused")
 	// ErrRunning: the Dispatcher is running already.
 	ErrRunning = errors.New("webhook: the dispatcher is already running")
+	// ErrClock: this host's clock differs from that of the store, which it shares
+	// with others, by more than a twentieth of Config.Lease.
+	ErrClock = queue.ErrClock
 )

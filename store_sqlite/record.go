@@ -166,6 +166,9 @@ func (rec *recording) outcome(o *store.Outcome, l *heldLease) error {
 		state, due, completed = stateFailed, nil, rec.now
 	case store.StatusPending:
 	}
+	if state == stateReady && l.state == stateBlocked {
+		state = stateBlocked // it gave way, and another of its key may be leased
+	}
 	if l.state != stateLeased || state == stateReady {
 		tx.ready(o.EndpointID)
 	}

@@ -30,7 +30,7 @@ func (q *Queue) Reserve(events, size int) *Reservation {
 	q.mu.Lock()
 	defer q.unlock()
 	limit := min(mostHandoff, mostFanout*events, q.capacity(max(size, 1)))
-	if q.state != stateRunning || limit <= 0 {
+	if q.state != stateRunning || q.skewed || limit <= 0 {
 		return nil
 	}
 	r := &Reservation{
@@ -95,9 +95,10 @@ func (q *Queue) accept(leases []store.Lease) {
 		if l.Interruptions > 0 {
 			q.supersede(l.DeliveryID, lane)
 		}
-		if !now.Before(l.Until) || q.fenced(l) {
+		if !now.Before(l.Until) || q.skewed || q.fenced(l) {
 			// The call took longer than the lease, and what kept it from starting
-			// may have been forgotten; or its endpoint changed meanwhile.
+			// may have been forgotten; or the clock was found to be off, or the
+			// endpoint changed meanwhile.
 			q.giveBack(it, store.Release{LeaseRef: l.Ref()})
 			continue
 		}

@@ -13,6 +13,9 @@ import (
 // other on the caller's goroutine, and returns how many attempts it recorded.
 // It may run beside Run, here and in other processes.
 func (q *Queue) RunOnce(ctx context.Context) (int, error) {
+	if err := q.checkClock(ctx); err != nil {
+		return 0, err
+	}
 	start := time.Now().Round(0) // by the wall clock, as what is due
 	defer func() {
 		q.mu.Lock()

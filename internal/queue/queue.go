@@ -118,6 +118,7 @@ type Queue struct {
 	nextDue  time.Time            // when the store may have something to claim
 	tidyAt   time.Time            // when housekeeping is due
 	probedAt time.Time            // what other processes changed before is known
+	skewed   bool                 // this host's clock is off
 	lines    []line               // to log once the lock is free
 	group    sync.WaitGroup       // workers and the watcher
 }

@@ -30,12 +30,13 @@ type coordinator struct {
 	ctx      context.Context
 	revision int64 // of the last probe
 	pollAt   time.Time
+	clockAt  time.Time // zero: the store has no clock
 	renewAt  time.Time
 	forgetAt time.Time
 	// What fails is tried again on its own: housekeeping that cannot be done
 	// holds up no delivery, and a full disk does not keep us from reading.
-	recording, probing, tidying backoff
-	stuck                       bool // an attempt ignores being cut
+	recording, probing, tidying, checking backoff
+	stuck                                 bool // an attempt ignores being cut
 
 	// calls is the context of the store calls begun since callsAt.
 	calls    context.Context
@@ -92,8 +93,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	q.group.Add(1)
 	go q.watcher(done)
+	watched, unwatch := context.WithCancel(ctx)
 	defer func() {
 		close(done)
+		unwatch()
 		q.mu.Lock()
 		q.state = stateStopping // also if this is a panic
 		q.work.Broadcast()
@@ -105,13 +108,16 @@ func (q *Queue) Run(ctx context.Context) error {
 		q.state = stateIdle
 		q.unlock()
 	}()
-	return c.run(ctx)
+	return c.run(ctx, watched)
 }
 
-func (c *coordinator) run(ctx context.Context) error {
-	if err := c.probe(time.Now()); err != nil {
+func (c *coordinator) run(ctx, watched context.Context) error {
+	if err := c.begin(time.Now()); err != nil {
 		_ = c.stop() // what a publish handed off meanwhile
-		return fmt.Errorf("the store does not answer: %w", err)
+		return err
+	}
+	if w, ok := c.cfg.Store.(store.Watcher); ok {
+		c.group.Go(func() { c.watchStore(watched, w) })
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -134,6 +140,19 @@ func (c *coordinator) run(ctx context.Context) error {
 	return c.stop()
 }
 
+// begin makes sure that there is a store, and that this host's clock is fit to
+// give leases by.
+func (c *coordinator) begin(now time.Time) error {
+	if err := c.probe(now); err != nil {
+		return fmt.Errorf("the store does not answer: %w", err)
+	}
+	if _, ok := c.cfg.Store.(store.Clock); !ok {
+		return nil
+	}
+	c.clockAt = now.Add(clockEvery)
+	return c.checkClock(c.ctx)
+}
+
 // pass does a bounded piece of what is to be done now, and reports whether there
 // is more. It returns an error only if there is no use in going on.
 func (c *coordinator) pass() (more bool, err error) {
@@ -146,6 +165,9 @@ func (c *coordinator) pass() (more bool, err error) {
 	})
 	if err == nil && !now.Before(c.pollAt) {
 		err = c.try(&c.probing, "polling", func() error { return c.probe(now) })
+	}
+	if err == nil && !c.clockAt.IsZero() && !now.Before(c.clockAt) {
+		err = c.try(&c.checking, "reading its clock", func() error { return c.mindClock(now) })
 	}
 	if err == nil {
 		err = c.try(&c.tidying, "housekeeping", func() error { return c.tidy(now) })
@@ -173,6 +195,9 @@ func (c *coordinator) idle() time.Duration {
 		}
 	}
 	until(later(c.tidyAt, c.tidying.till))
+	if !c.clockAt.IsZero() {
+		until(later(c.clockAt, c.checking.till))
+	}
 	if c.recording.failures > 0 {
 		until(c.recording.till)
 		return wait
@@ -180,7 +205,7 @@ func (c *coordinator) idle() time.Duration {
 	if c.held > 0 {
 		until(c.renewAt)
 	}
-	if c.capacity(max(c.average, 1)) > 0 {
+	if !c.skewed && c.capacity(max(c.average, 1)) > 0 {
 		until(c.nextDue)
 	}
 	return wait
@@ -294,7 +319,7 @@ func (c *coordinator) renewAside(t *todo) error {
 		switch {
 		case it.lost:
 			c.drop(it)
-		case c.state != stateRunning || c.fenced(it.lease):
+		case c.state != stateRunning || c.skewed || c.fenced(it.lease):
 			c.giveBack(it, store.Release{LeaseRef: it.lease.Ref()})
 		default:
 			it.lane.push(it)

@@ -80,7 +80,7 @@ func (q *Queue) putBack(t todo) {
 // claimWanted reports whether the store may have something that there is room
 // for.
 func (q *Queue) claimWanted(now time.Time) bool {
-	if q.state != stateRunning || q.capacity(max(q.average, 1)) <= 0 {
+	if q.state != stateRunning || q.skewed || q.capacity(max(q.average, 1)) <= 0 {
 		return false
 	}
 	if !q.nextDue.IsZero() && !now.Before(q.nextDue) {

@@ -175,6 +175,17 @@ func orderLate(t *trial) {
 	t.retry(sent[0], l.Until)
 	t.record(l.Until, delivered(l))
 	t.same(t.turns(l.Until), []int64{sent[0], sent[2]}, "the order after a late outcome of one that gave way")
+
+	// Nor does one after which it is to be attempted again.
+	sent = t.spent(e, 2)
+	l = t.one(t.claim(at(0)))
+	t.retry(sent[0], l.Until)
+	first := t.one(t.claim(l.Until))
+	t.same(first.DeliveryID, sent[0], "claimed after the retry")
+	t.record(l.Until, again(l, l.Until))
+	t.same(ids(t.claim(l.Until)), []int64(nil), "claimed while the first is leased, after a late failure of one that gave way")
+	t.record(l.Until, delivered(first))
+	t.same(t.turns(l.Until), sent[1:], "the order after that")
 }
 
 // spent sends n deliveries of one key, of which the first has failed.
