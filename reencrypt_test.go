@@ -471,3 +471,35 @@ func TestWhatCouldNotBeDecryptedIsDeliveredAfterReencrypting(t *testing.T) {
 		require.Equal(w, e.UpdatedAt, got.UpdatedAt)
 	})
 }
+
+func ExampleDispatcher_Reencrypt() {
+	ctx := context.Background()
+	st := memorystore.New(memorystore.Options{})
+	old := webhook.NewSecret("0123456789abcdef0123456789abcdef") // from where the host keeps its keys
+	d, err := webhook.New(st, webhook.Config{Logger: quiet(), Keys: webhook.Keyring{
+		Current: "2025", Keys: map[string]webhook.Secret{"2025": old},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, _, err = d.CreateEndpoint(ctx, webhook.EndpointParams{
+		WorkspaceID: 42, URL: "https://customer.example/hooks", Events: []string{"link.*"},
+	})
+	fmt.Println(err)
+
+	// A year later: both keys, the new one current.
+	d, err = webhook.New(st, webhook.Config{Logger: quiet(), Keys: webhook.Keyring{
+		Current: "2026", Keys: map[string]webhook.Secret{"2025": old, "2026": webhook.NewSecret("fedcba9876543210fedcba9876543210")},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(d.Reencrypt(ctx)) // nothing is under the old key any more
+	fmt.Println(d.Reencrypt(ctx))
+	// Output:
+	// <nil>
+	// 1 <nil>
+	// 0 <nil>
+}

@@ -29,6 +29,23 @@ func TestHealthIsKeptInWholeMilliseconds(t *testing.T) {
 	}
 }
 
+// A threshold that is not positive is never reached.
+func TestHealthWithoutThresholds(t *testing.T) {
+	now := time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
+	var h store.Health
+	for n := range 3 {
+		at := now.Add(time.Duration(n) * time.Minute)
+		var change store.HealthChange
+		h, change = h.Next(store.HealthPolicy{}, store.HealthFailure, at, at)
+		if h.Failures != n+1 || change.Degraded || change.Paused {
+			t.Errorf("after %d failures: got %+v, %+v", n+1, h, change)
+		}
+	}
+	if h, change := h.Next(store.HealthPolicy{}, store.HealthSuccess, now, now); h != (store.Health{}) || change.Recovered {
+		t.Errorf("after a success: got %+v, %+v", h, change)
+	}
+}
+
 func TestRoom(t *testing.T) {
 	room := store.Room{PerEndpoint: 5, Endpoints: map[int64]int{1: 0, 2: 9}}
 	for _, c := range []struct {

@@ -20,7 +20,7 @@ func Bench(b *testing.B, open func(b *testing.B) store.Store) {
 // bench is a trial that ends the benchmark when something goes wrong.
 func bench(b *testing.B, st store.Store, story func(t *trial)) {
 	b.Helper()
-	if err := check(story)(context.Background(), st); err != nil {
+	if err := tell(context.Background(), st, story); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -36,8 +36,8 @@ func (t *trial) templates(n int) []store.NewEvent {
 	return events
 }
 
-// renew gives events new ids, so that they can be published again.
-func (t *trial) renew(events []store.NewEvent) []store.NewEvent {
+// rename gives events new ids, so that they can be published again.
+func (t *trial) rename(events []store.NewEvent) []store.NewEvent {
 	for i := range events {
 		events[i].ID = "evt_" + strconv.FormatInt(t.next(), 10)
 	}
@@ -52,7 +52,7 @@ func benchPublish(b *testing.B, st store.Store, batch int) {
 		events := t.templates(batch)
 		for b.Loop() {
 			now = now.Add(time.Millisecond)
-			t.publish(now, t.renew(events)...)
+			t.publish(now, t.rename(events)...)
 		}
 		b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "deliveries/s")
 	})
@@ -108,6 +108,6 @@ func (t *trial) refill(endpoints []store.Endpoint, n int, now time.Time) {
 		events[i].EndpointID = endpoints[i%len(endpoints)].ID
 	}
 	for i := 0; i < n; i += len(events) {
-		t.publish(now, t.renew(events)...)
+		t.publish(now, t.rename(events)...)
 	}
 }

@@ -55,7 +55,7 @@ func claimLease(t *trial) {
 	t.must(err, "CreateEndpoint")
 	ev := t.event(home)
 	ev.OrderingKey, ev.Budget = "a", 7
-	id := t.publish(at(0), ev).Receipts[0].DeliveryIDs[0]
+	id := t.deliverOne(at(0), ev)
 
 	lease := t.lease(at(time.Minute))
 	got := t.one(t.claimWith(at(time.Minute), lease).Leases)
@@ -126,7 +126,7 @@ func claimOrderBetween(t *trial) {
 		}
 		l := t.one(t.claimWith(at(time.Minute), lease).Leases)
 		t.same(l.DeliveryID, id, "the first delivery when %d endpoints have no room", i)
-		t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: l.Ref()}}), "Release")
+		t.release(l)
 	}
 
 	var order []int64
@@ -152,7 +152,7 @@ func claimRoom(t *trial) {
 		room    store.Room
 		a, b, c int
 	}{
-		{"no limit", store.Room{PerEndpoint: 5}, 0, 0, 0},
+		{"a limit of zero", store.Room{PerEndpoint: 5}, 0, 0, 0},
 		{"a negative limit", store.Room{Limit: -1, PerEndpoint: 5}, 0, 0, 0},
 		{"no room an endpoint", store.Room{Limit: plenty}, 0, 0, 0},
 		{"two an endpoint", store.Room{Limit: plenty, PerEndpoint: 2}, 2, 2, 2},
@@ -164,13 +164,12 @@ func claimRoom(t *trial) {
 		lease.Room = test.room
 		leases := t.claimWith(at(time.Minute), lease).Leases
 		got := map[int64]int{}
-		var back []store.Release
 		for _, l := range leases {
 			got[l.Target.EndpointID]++
-			back = append(back, store.Release{LeaseRef: l.Ref()})
 		}
-		t.same([]int{got[a.ID], got[b.ID], got[c.ID]}, []int{test.a, test.b, test.c}, "leases with %s", test.name)
-		t.must(t.st.Release(t.ctx, back), "Release")
+		t.same([]int{got[a.ID], got[b.ID], got[c.ID]}, []int{test.a, test.b, test.c},
+			"leases with %s, of endpoint %d, of %d and of %d, which has MaxInFlight 3", test.name, a.ID, b.ID, c.ID)
+		t.release(leases...)
 	}
 
 	for _, limit := range []int{1, 4, 6} {

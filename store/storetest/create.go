@@ -135,12 +135,12 @@ func createSealError(t *trial) {
 		Seal:     func(int64) (store.Secrets, error) { return store.Secrets{}, refusal },
 	})
 	if err != refusal { //nolint:errorlint // "as it is" means this very error
-		t.failf("CreateEndpoint returned %v, want Seal's error as it is", err)
+		t.failf("CreateEndpoint whose Seal returned error %q returned error %v, want that very error", refusal, err)
 	}
 	list, err := t.st.Endpoints(t.ctx, store.EndpointFilter{WorkspaceID: home})
 	t.must(err, "Endpoints")
 	t.same(len(list), 0, "number of endpoints")
-	t.same(t.publish(at(0), t.event(home)).Receipts[0].DeliveryIDs, []int64(nil), "deliveries to an endpoint that was not stored")
+	t.same(t.deliver(at(0), t.event(home)), []int64(nil), "deliveries to an endpoint that was not stored")
 }
 
 func createIDs(t *trial) {
@@ -221,11 +221,11 @@ func createRevision(t *trial) {
 	a := t.endpoint()
 	b := t.create(draft(abroad))
 	if b.Revision <= a.Revision {
-		t.failf("revision %d came after %d", b.Revision, a.Revision)
+		t.failf("an endpoint got revision %d after one of another workspace got %d, want it to grow", b.Revision, a.Revision)
 	}
 	a = t.update(a)
 	if a.Revision <= b.Revision {
-		t.failf("revision %d came after %d", a.Revision, b.Revision)
+		t.failf("an update gave revision %d after another endpoint was created with %d, want it to grow", a.Revision, b.Revision)
 	}
 }
 
@@ -264,6 +264,7 @@ func endpointsPaging(t *trial) {
 		return ids
 	}
 	t.same(page(0, 0), want, "without a limit")
+	t.same(page(0, -1), want, "with a limit that is not positive")
 	t.same(page(0, 3), want[:3], "first page")
 	t.same(page(want[2], 3), want[3:6], "second page")
 	t.same(page(want[5], 3), want[6:], "last page")

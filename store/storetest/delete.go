@@ -24,7 +24,7 @@ var deleteCases = []Case{
 	},
 	{
 		"delete/secrets",
-		"Deleting leaves no overlap to end.",
+		"Deleting erases an endpoint's secrets at once: none is read, and no overlap is left to end.",
 		check(deleteSecrets),
 	},
 	{
@@ -111,7 +111,7 @@ func deleteStale(t *trial) {
 	lost, err := t.st.Renew(t.ctx, []store.LeaseRef{gone.Ref(), live.Ref()}, at(time.Minute))
 	t.must(err, "Renew")
 	t.same(lost, []int64{gone.DeliveryID}, "leases that Renew called lost")
-	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: gone.Ref()}}), "Release")
+	t.release(gone)
 
 	o := failed(gone)
 	o.Health = store.HealthFailure
@@ -129,6 +129,7 @@ func deleteSecrets(t *trial) {
 	e := t.endpoint()
 	t.rotate(rotation(e, sealed("second"), at(0)))
 	t.remove(e, at(1))
+	t.same(len(t.secrets(0, 0)), 0, "number of entries of Secrets after the only endpoint was deleted")
 	r := t.maintain(store.MaintainParams{Now: at(1)})
 	t.same(r.NextEnd, time.Time{}, "NextEnd after the only endpoint was deleted")
 	t.same(t.maintain(store.MaintainParams{Now: at(2 * overlap)}).Erased, 0, "secrets erased after the delete")
@@ -160,6 +161,9 @@ func isolated(t *trial) {
 	_, err = t.st.RotateSecret(t.ctx, rotation(foreign, sealed("x"), at(1)))
 	t.refused(err, store.ErrNotFound, "RotateSecret")
 	t.refused(t.st.DeleteEndpoint(t.ctx, abroad, e.ID, at(1)), store.ErrNotFound, "DeleteEndpoint")
+	entry := resealed(t.secretsOf(e))
+	entry.WorkspaceID = abroad
+	t.same(t.reseal(entry), []int64{e.ID}, "stale entries of a Reseal under another workspace")
 	_, err = t.st.Delivery(t.ctx, abroad, id)
 	t.refused(err, store.ErrNotFound, "Delivery")
 	_, err = t.st.Attempts(t.ctx, abroad, id)
@@ -180,11 +184,11 @@ func isolated(t *trial) {
 		{WorkspaceID: abroad, EventID: before.EventID},
 		{WorkspaceID: abroad, EndpointID: e.ID, EventID: before.EventID},
 	} {
-		t.same(t.list(f), []int64(nil), "deliveries of %+v", f)
+		t.same(t.list(f), []int64(nil), "deliveries %s", describeFilter(f))
 	}
 	ev := t.event(abroad)
 	ev.EndpointID = e.ID
-	t.same(len(t.publish(at(1), ev).Receipts[0].DeliveryIDs), 0, "deliveries to an endpoint of another workspace")
+	t.same(len(t.deliver(at(1), ev)), 0, "deliveries to an endpoint of another workspace")
 
 	t.same(t.read(e), e, "the endpoint afterwards")
 	t.same(t.delivery(id), before, "the delivery afterwards")

@@ -63,8 +63,8 @@ func idempotencyRepeat(t *trial) {
 
 	t.endpoint() // would be selected now
 	t.same(t.publish(at(time.Minute), t.keyedEvent(home, "order-1", 1)).Receipts[0], want, "the second repeat's receipt")
-	t.same(t.publish(at(0), t.keyedEvent(home, "ORDER-1", 2)).Receipts[0].Repeat, false, "Repeat of a key in other case")
-	t.same(t.publish(at(0), t.keyedEvent(home, "order-1 ", 2)).Receipts[0].Repeat, false, "Repeat of a key with a space")
+	t.same(t.repeats(at(0), t.keyedEvent(home, "ORDER-1", 2)), false, "Repeat of a key in other case")
+	t.same(t.repeats(at(0), t.keyedEvent(home, "order-1 ", 2)), false, "Repeat of a key with a space")
 }
 
 func idempotencyInBatch(t *trial) {
@@ -93,7 +93,7 @@ func idempotencyConflict(t *trial) {
 		}},
 	} {
 		_, err := t.st.Publish(t.ctx, store.PublishParams{Events: c.events, Now: at(0)})
-		t.refused(err, store.ErrIdempotencyConflict, "Publish "+c.name)
+		t.refused(err, store.ErrIdempotencyConflict, "Publish %s", c.name)
 		var refused *store.EventError
 		if !errors.As(err, &refused) {
 			t.failf("Publish %s returned %T, want an *EventError", c.name, err)
@@ -101,7 +101,7 @@ func idempotencyConflict(t *trial) {
 		t.same(refused.Index, c.index, "Index of the conflict %s", c.name)
 		t.same(t.list(store.DeliveryFilter{}), kept, "deliveries after the conflict %s", c.name)
 	}
-	t.same(t.publish(at(0), t.keyedEvent(home, "new", 2)).Receipts[0].Repeat, false, "Repeat of a key from a refused batch")
+	t.same(t.repeats(at(0), t.keyedEvent(home, "new", 2)), false, "Repeat of a key from a refused batch")
 }
 
 func idempotencyNobody(t *trial) {

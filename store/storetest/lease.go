@@ -15,7 +15,7 @@ var leaseCases = []Case{
 	},
 	{
 		"lease/retake delay",
-		"After a lease ran out the delivery is due again after RetakeDelay of the count of interruptions.",
+		"After a lease ran out the delivery is due again RetakeDelay of the count of interruptions after the lease's end.",
 		check(leaseRetakeDelay),
 	},
 	{
@@ -54,7 +54,7 @@ func leaseRetakeDelay(t *trial) {
 			r := t.claimWith(now, t.lease(now))
 			t.same(ids(r.Leases), []int64(nil), "claimed at once after interruption %d", count)
 			if !r.NextDue.After(now) || r.NextDue.After(now.Add(delay)) {
-				t.failf("NextDue after interruption %d is %v, want after %v and by %v", count, r.NextDue, now, now.Add(delay))
+				t.failf("NextDue after interruption %d is %s, want after %s and by %s", count, clock(r.NextDue), clock(now), clock(now.Add(delay)))
 			}
 			now = now.Add(delay)
 			t.same(ids(t.claim(now.Add(-time.Millisecond))), []int64(nil), "claimed just before the delay after interruption %d ends", count)
@@ -62,6 +62,13 @@ func leaseRetakeDelay(t *trial) {
 		lease = t.one(t.claim(now))
 		t.same(lease.Interruptions, count, "Interruptions of the lease")
 	}
+
+	// The delay counts from the lease's end, whenever somebody notices.
+	now = lease.Until.Add(store.RetakeDelay(8))
+	t.same(ids(t.claim(now.Add(-time.Millisecond))), []int64(nil), "claimed, for the first time since interruption 8, just before the delay ends")
+	lease = t.one(t.claim(now))
+	t.same(lease.Interruptions, 8, "Interruptions of the lease after that")
+	t.same(lease.DueAt, now, "DueAt of the lease after that")
 }
 
 func leaseInterruptions(t *trial) {
@@ -99,6 +106,11 @@ var nextDueCases = []Case{
 		"next due/room",
 		"NextDue does not count endpoints whose room was taken, nor paused ones.",
 		check(nextDueRoom),
+	},
+	{
+		"next due/bound",
+		"NextDue is a lower bound: who claims only then gets every delivery as soon as it is due, and each lease's end is noticed.",
+		check(nextDueBound),
 	},
 	{
 		"next due/paused",
@@ -142,7 +154,7 @@ func nextDueLimit(t *trial) {
 		r := t.claimWith(now, lease)
 		t.same(len(r.Leases), limit, "number of leases")
 		if r.NextDue.IsZero() || r.NextDue.After(now) {
-			t.failf("NextDue with work left by a limit of %d is %v, want at or before %v", limit, r.NextDue, now)
+			t.failf("NextDue with work left by a limit of %d is %s, want at or before %s", limit, clock(r.NextDue), clock(now))
 		}
 	}
 }
@@ -150,7 +162,7 @@ func nextDueLimit(t *trial) {
 // idle ends the case if NextDue asks for another claim at once.
 func (t *trial) idle(nextDue, now time.Time, format string, args ...any) {
 	if !nextDue.IsZero() && !nextDue.After(now) {
-		t.failf("NextDue %s is %v, want later than %v or zero", fmt.Sprintf(format, args...), nextDue, now)
+		t.failf("NextDue %s is %s, want later than %s or zero", fmt.Sprintf(format, args...), clock(nextDue), clock(now))
 	}
 }
 
@@ -165,7 +177,7 @@ func nextDueRoom(t *trial) {
 	} {
 		lease := t.lease(now)
 		lease.Room = room
-		t.idle(t.claimWith(now, lease).NextDue, now, "with room %+v", room)
+		t.idle(t.claimWith(now, lease).NextDue, now, "with room %s", describeRoom(room))
 	}
 
 	// Others are still counted.
@@ -176,6 +188,56 @@ func nextDueRoom(t *trial) {
 	next := t.claimWith(now, lease).NextDue
 	t.idle(next, now, "with a retry beside an endpoint without room")
 	t.same(next.IsZero() || next.After(at(time.Hour)), false, "NextDue comes after a retry beside an endpoint without room")
+}
+
+func nextDueBound(t *trial) {
+	a, b := t.endpoint(), t.endpoint()
+	sent := append(t.send(a, 20, at(0)), t.send(b, 20, at(0))...)
+	due := map[int64]time.Time{}
+	var outcomes []store.Outcome
+	for i, l := range t.exactly(len(sent), t.claim(at(0))) {
+		due[l.DeliveryID] = at(time.Duration(i*i%37+1) * time.Minute)
+		outcomes = append(outcomes, again(l, due[l.DeliveryID]))
+	}
+	t.record(at(0), outcomes...)
+
+	now := at(0)
+	for claims := 0; len(due) > 0; claims++ {
+		if claims > 10*len(sent) {
+			t.failf("after %d claims, each at the NextDue of the one before, %d deliveries are left", claims, len(due))
+		}
+		lease := t.lease(now)
+		lease.Room.Limit = 7
+		r := t.claimWith(now, lease)
+		for i, l := range r.Leases {
+			if want := due[l.DeliveryID]; !now.Equal(want) {
+				t.failf("claiming at each NextDue gave delivery %d at %s; it was due at %s", l.DeliveryID, clock(now), clock(want))
+			}
+			// Every third process dies with its lease.
+			if i%3 == 2 {
+				due[l.DeliveryID] = l.Until
+				continue
+			}
+			delete(due, l.DeliveryID)
+			t.record(now, delivered(l))
+		}
+		next := r.NextDue
+		if len(due) == 0 {
+			break
+		}
+		// Whether the leases of this very call count is the store's choice.
+		for _, l := range r.Leases {
+			if next.IsZero() || l.Until.Before(next) {
+				next = l.Until
+			}
+		}
+		if next.IsZero() {
+			t.failf("NextDue at %s is zero, with %d deliveries left", clock(now), len(due))
+		}
+		if next.After(now) {
+			now = next
+		}
+	}
 }
 
 func nextDuePaused(t *trial) {

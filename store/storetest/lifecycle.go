@@ -15,18 +15,23 @@ var lifecycleCases = []Case{
 		check(lifecycleCanceled),
 	},
 	{
+		"lifecycle/concurrent",
+		"All methods are safe for concurrent use.",
+		check(lifecycleConcurrent),
+	},
+	{
 		"lifecycle/closed",
-		"Calls after Close return ErrClosed.",
+		"Calls after Close, another Close included, return ErrClosed.",
 		check(lifecycleClosed),
 	},
 }
 
 // everyCall calls each method in a way that would succeed.
 func (t *trial) everyCall(e store.Endpoint, done, leased store.Lease) map[string]func(context.Context) error {
-	lease := t.lease(at(time.Hour))
+	lease, fresh := t.lease(at(time.Hour)), t.keyedEvent(home, "new", 1)
 	return map[string]func(context.Context) error{
 		"Publish": func(ctx context.Context) error {
-			_, err := t.st.Publish(ctx, store.PublishParams{Events: []store.NewEvent{t.keyedEvent(home, "new", 1)}, Now: at(time.Hour)})
+			_, err := t.st.Publish(ctx, store.PublishParams{Events: []store.NewEvent{fresh}, Now: at(time.Hour)})
 			return err
 		},
 		"CreateEndpoint": func(ctx context.Context) error {
@@ -47,6 +52,14 @@ func (t *trial) everyCall(e store.Endpoint, done, leased store.Lease) map[string
 		},
 		"RotateSecret": func(ctx context.Context) error {
 			_, err := t.st.RotateSecret(ctx, rotation(e, sealed("x"), at(time.Hour)))
+			return err
+		},
+		"Secrets": func(ctx context.Context) error {
+			_, err := t.st.Secrets(ctx, store.SecretsFilter{})
+			return err
+		},
+		"Reseal": func(ctx context.Context) error {
+			_, err := t.st.Reseal(ctx, []store.EndpointSecrets{{WorkspaceID: home, EndpointID: e.ID, Revision: e.Revision}})
 			return err
 		},
 		"DeleteEndpoint": func(ctx context.Context) error {
@@ -104,8 +117,7 @@ func (t *trial) everyCall(e store.Endpoint, done, leased store.Lease) map[string
 func (t *trial) settled() (e store.Endpoint, done, leased store.Lease) {
 	e = t.endpoint()
 	t.send(e, 2, at(0))
-	leases := t.claim(at(0))
-	t.same(len(leases), 2, "number of leases")
+	leases := t.exactly(2, t.claimOf(e, at(0)))
 	t.record(at(0), failed(leases[0]))
 	return e, leases[0], leases[1]
 }
@@ -114,6 +126,7 @@ func lifecycleCanceled(t *trial) {
 	e, done, leased := t.settled()
 	type state struct {
 		Endpoints  []store.Endpoint
+		Secrets    []store.EndpointSecrets
 		Deliveries []store.Delivery
 		Probe      store.ProbeResult
 	}
@@ -122,7 +135,7 @@ func lifecycleCanceled(t *trial) {
 		t.must(err, "Endpoints")
 		deliveries, err := t.st.Deliveries(t.ctx, store.DeliveryFilter{WorkspaceID: home})
 		t.must(err, "Deliveries")
-		return state{endpoints, deliveries, t.probe(0)}
+		return state{endpoints, t.secrets(0, 0), deliveries, t.probe(0)}
 	}
 	before := now()
 	ctx, cancel := context.WithCancel(t.ctx)
@@ -130,18 +143,39 @@ func lifecycleCanceled(t *trial) {
 	for name, call := range t.everyCall(e, done, leased) {
 		err := call(ctx)
 		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
-			t.failf("%s with a canceled context returned error %v, want one that says nothing was done", name, err)
+			t.failf("%s with a canceled context returned error %v, want one, and not store.ErrOutcomeUnknown: nothing was done", name, err)
 		}
 		t.same(now(), before, "what is stored after %s with a canceled context", name)
 	}
-	t.same(t.publish(at(0), t.keyedEvent(home, "new", 2)).Receipts[0].Repeat, false, "Repeat of a key whose publish was canceled")
+	t.same(t.repeats(at(0), t.keyedEvent(home, "new", 2)), false, "Repeat of a key whose publish was canceled")
 	t.record(at(0), delivered(leased))
+}
+
+func lifecycleConcurrent(t *trial) {
+	const rounds = 6
+	var calls []func(context.Context) error
+	var names []string
+	for range rounds {
+		for name, call := range t.everyCall(t.settled()) {
+			names, calls = append(names, name), append(calls, call)
+		}
+	}
+	for i, err := range together(len(calls), func(i int) error { return calls[i](t.ctx) }) {
+		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrPending) {
+			t.failf("%s, called beside all other methods, returned error %q", names[i], err)
+		}
+	}
+	for _, d := range t.list(store.DeliveryFilter{}) {
+		t.delivery(d)
+	}
+	t.claim(at(2 * time.Hour))
 }
 
 func lifecycleClosed(t *trial) {
 	e, done, leased := t.settled()
 	t.must(t.st.Close(), "Close")
 	for name, call := range t.everyCall(e, done, leased) {
-		t.refused(call(t.ctx), store.ErrClosed, name+" after Close")
+		t.refused(call(t.ctx), store.ErrClosed, "%s after Close", name)
 	}
+	t.refused(t.st.Close(), store.ErrClosed, "the second Close")
 }

@@ -58,7 +58,7 @@ func logOrder(t *trial) {
 	t.same(t.list(store.DeliveryFilter{EndpointID: e.ID}), []int64{a[1], a[0], c[0]}, "deliveries of one endpoint")
 
 	// Retries and results do not move a delivery.
-	t.record(at(time.Hour), delivered(t.claim(at(time.Hour))[0]))
+	t.record(at(time.Hour), delivered(t.exactly(7, t.claim(at(time.Hour)))[0]))
 	t.retry(c[0], at(2*time.Hour))
 	t.same(t.list(store.DeliveryFilter{}), want, "deliveries after a manual retry")
 }
@@ -101,7 +101,7 @@ func logFilters(t *trial) {
 						}
 						got, err := t.st.Deliveries(t.ctx, f)
 						t.must(err, "Deliveries")
-						t.same(got, selected(all, f), "deliveries of %+v", f)
+						t.same(got, selected(all, f), "deliveries %s", describeFilter(f))
 					}
 				}
 			}
@@ -139,7 +139,7 @@ func logPages(t *trial) {
 	} {
 		want := t.list(f)
 		if len(want) < 2 {
-			t.failf("the filter %+v selects only %v", f, want)
+			t.failf("there are only deliveries %v %s", want, describeFilter(f))
 		}
 		for _, limit := range []int{1, 2, 3, plenty} {
 			var byOffset, byCursor []int64
@@ -153,7 +153,7 @@ func logPages(t *trial) {
 				t.same(len(got) <= limit, true, "the page has at most %d deliveries", limit)
 				byOffset = append(byOffset, got...)
 			}
-			t.same(byOffset, want, "pages of %d by offset of %+v", limit, f)
+			t.same(byOffset, want, "pages of %d by offset of deliveries %s", limit, describeFilter(f))
 
 			page := f
 			page.Limit = limit
@@ -167,14 +167,14 @@ func logPages(t *trial) {
 				last := t.delivery(got[len(got)-1])
 				page.Before = store.Position{CreatedAt: last.CreatedAt, DeliveryID: last.ID}
 			}
-			t.same(byCursor, want, "pages of %d by cursor of %+v", limit, f)
+			t.same(byCursor, want, "pages of %d by cursor of deliveries %s", limit, describeFilter(f))
 		}
 		last := t.delivery(want[1])
 		f.Before = store.Position{CreatedAt: last.CreatedAt, DeliveryID: last.ID}
 		f.Offset = 1
-		t.same(t.list(f), want[min(3, len(want)):], "an offset after a cursor, of %+v", f)
+		t.same(t.list(f), want[min(3, len(want)):], "an offset after a cursor: deliveries %s", describeFilter(f))
 		f.Offset = plenty
-		t.same(t.list(f), []int64(nil), "an offset past the end, of %+v", f)
+		t.same(t.list(f), []int64(nil), "an offset past the end: deliveries %s", describeFilter(f))
 	}
 
 	// A cursor and Until both bound the list, whichever is the earlier.
@@ -206,11 +206,12 @@ func logCursorHolds(t *trial) {
 }
 
 func logNone(t *trial) {
-	e := t.endpoint()
+	e, idle := t.endpoint(), t.endpoint()
 	t.same(t.list(store.DeliveryFilter{}), []int64(nil), "deliveries of a workspace without any")
-	t.same(t.list(store.DeliveryFilter{EndpointID: e.ID}), []int64(nil), "deliveries of an endpoint without any")
-	t.same(t.list(store.DeliveryFilter{EndpointID: e.ID + 1000}), []int64(nil), "deliveries of an unknown endpoint")
 	t.send(e, 1, at(0))
+	t.same(t.list(store.DeliveryFilter{EndpointID: idle.ID}), []int64(nil), "deliveries of an endpoint without any")
+	t.same(t.list(store.DeliveryFilter{EndpointID: idle.ID + 1000}), []int64(nil), "deliveries of an unknown endpoint")
+	t.same(t.list(store.DeliveryFilter{EventID: "evt_unknown"}), []int64(nil), "deliveries of an unknown event")
 	t.same(t.list(store.DeliveryFilter{WorkspaceID: nowhere}), []int64(nil), "deliveries of an unknown workspace")
 }
 

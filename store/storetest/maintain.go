@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -9,7 +10,8 @@ import (
 var maintainCases = []Case{
 	{
 		"maintain/overlap",
-		"Maintain erases a previous secret when its overlap has ended, not a millisecond before; NextEnd is the end of the next.",
+		"Maintain erases a previous secret when its overlap has ended, not a millisecond before, which raises Revision; " +
+			"NextEnd is the end of the next.",
 		check(maintainErases),
 	},
 	{
@@ -65,12 +67,21 @@ func maintainErases(t *trial) {
 	t.same(t.target(e, at(0)).Secrets.Previous, sealed("whsec_%d", e.ID), "the previous secret just before the overlap ends")
 	t.same(t.read(e), e, "the endpoint just before the overlap ends")
 
+	since := t.probe(0).Revision
 	r = t.maintain(store.MaintainParams{Now: end})
 	t.same(r, store.MaintainResult{Erased: 1, NextEnd: end.Add(time.Hour)}, "result when the overlap ends")
-	t.same(t.target(e, at(0)).Secrets, store.Secrets{Current: sealed("second")}, "the secrets after the overlap")
 	got := t.read(e)
-	t.same(got.PreviousUntil, time.Time{}, "PreviousUntil after the overlap")
-	t.same(got.Rotations, 1, "Rotations after the overlap")
+	if got.Revision <= e.Revision {
+		t.failf("Revision went from %d to %d when the previous secret was erased, want it to grow", e.Revision, got.Revision)
+	}
+	want := e
+	want.PreviousUntil, want.Revision = time.Time{}, got.Revision
+	t.same(got, want, "the endpoint after the overlap")
+	t.same(t.probe(since).Changed, []store.EndpointChange{{EndpointID: e.ID, Revision: got.Revision}}, "what Probe says changed")
+	target := t.target(e, at(0))
+	t.same(target.Secrets, store.Secrets{Current: sealed("second")}, "the secrets after the overlap")
+	t.same(target.Revision, got.Revision, "the Target's Revision after the overlap")
+	t.same(t.secretsOf(e).Secrets, store.Secrets{Current: sealed("second")}, "the entry of Secrets after the overlap")
 	t.same(t.target(later, at(0)).Secrets.Previous, sealed("whsec_%d", later.ID), "the other endpoint's previous secret")
 
 	r = t.maintain(store.MaintainParams{Now: end.Add(24 * time.Hour)})
@@ -133,7 +144,7 @@ func maintainKeepsPending(t *trial) {
 	e := t.endpoint()
 	sent := t.send(e, 4, at(0))
 	sent = append(sent, t.sendKeyed(e, "a", 2, at(0))...)
-	leases := t.claim(at(0))
+	leases := t.exactly(5, t.claim(at(0)))
 	t.record(at(0), again(leases[0], at(time.Hour)), failed(leases[1]))
 	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: leases[2].Ref(), DueAt: at(time.Hour)}}), "Release")
 	t.retry(leases[1].DeliveryID, at(time.Hour))
@@ -182,8 +193,7 @@ func maintainPurges(t *trial) {
 func maintainKeepsShared(t *trial) {
 	e, slow, gone := t.endpoint(), t.endpoint(), t.endpoint()
 	ev := t.event(home)
-	sent := t.publish(at(0), ev).Receipts[0].DeliveryIDs
-	t.same(len(sent), 3, "number of deliveries")
+	t.same(len(t.deliver(at(0), ev)), 3, "number of deliveries")
 	t.record(at(0), delivered(t.one(t.claimOf(e, at(0)))))
 	t.remove(gone, at(0))
 	r := t.maintain(store.MaintainParams{Now: at(time.Hour), PruneBefore: at(time.Hour)})
@@ -203,7 +213,7 @@ func maintainForgetsKeys(t *trial) {
 
 	r := t.maintain(store.MaintainParams{Now: at(time.Hour), ForgetKeysBefore: at(0)})
 	t.same(r, store.MaintainResult{}, "result at the first use")
-	t.same(t.publish(at(0), t.keyedEvent(home, "k", 1)).Receipts[0].Repeat, true, "Repeat of a key first used then")
+	t.same(t.repeats(at(0), t.keyedEvent(home, "k", 1)), true, "Repeat of a key first used then")
 	r = t.maintain(store.MaintainParams{Now: at(time.Hour), ForgetKeysBefore: at(time.Millisecond)})
 	t.same(r, store.MaintainResult{Keys: 2}, "result just after the first use")
 	receipts := t.publish(at(time.Hour), t.keyedEvent(home, "k", 2), t.keyedEvent(home, "l", 1)).Receipts
@@ -233,6 +243,28 @@ func maintainMore(t *trial) {
 		t.failf("20 deliveries went in one call with a limit of 6")
 	}
 	t.same(t.list(store.DeliveryFilter{}), []int64(nil), "deliveries left")
+
+	// So it is with secrets and with keys.
+	var keyed []store.NewEvent
+	for i := range 5 {
+		e := t.endpoint()
+		t.rotate(rotation(e, sealed("second"), at(0)))
+		keyed = append(keyed, t.keyedEvent(nowhere, fmt.Sprint(i), 1))
+	}
+	t.publish(at(0), keyed...)
+	p = store.MaintainParams{Now: at(2 * overlap), ForgetKeysBefore: at(time.Hour), Limit: 2}
+	erased, forgotten, calls := 0, 0, 0
+	for more := true; more; calls++ {
+		r := t.maintain(p)
+		if r.Erased+r.Keys > 4 {
+			t.failf("Maintain erased %d secrets and forgot %d keys with a limit of 2", r.Erased, r.Keys)
+		}
+		erased, forgotten, more = erased+r.Erased, forgotten+r.Keys, r.More
+		if calls > 100 {
+			t.failf("Maintain says More for ever")
+		}
+	}
+	t.same([]int{erased, forgotten}, []int{5, 5}, "secrets erased and keys forgotten")
 }
 
 func maintainNothing(t *trial) {
@@ -252,5 +284,5 @@ func maintainNothing(t *trial) {
 	t.same(t.list(store.DeliveryFilter{}), before, "deliveries")
 	t.same(t.read(e), e, "the endpoint")
 	t.same(t.probe(0).Revision, revision, "Revision")
-	t.same(t.publish(at(0), t.keyedEvent(home, "k", 1)).Receipts[0].Repeat, true, "Repeat")
+	t.same(t.repeats(at(0), t.keyedEvent(home, "k", 1)), true, "Repeat")
 }

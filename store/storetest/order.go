@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,6 +13,11 @@ var orderCases = []Case{
 		"Of the deliveries of one ordering key to one endpoint only the first is due; the next becomes due when it is " +
 			"delivered or failed.",
 		check(orderStrict),
+	},
+	{
+		"order/own due time",
+		"A delivery whose turn has come is due at its own due time, not before.",
+		check(orderOwnTime),
 	},
 	{
 		"order/retry of the first",
@@ -47,7 +51,7 @@ var orderCases = []Case{
 	},
 	{
 		"order/retry behind a leased one",
-		"With a later one of its key leased, that one goes first; never are two of a key leased or ready at once.",
+		"With a later one of its key leased, that one goes first; if it comes back pending it waits as well.",
 		check(orderRetryLeased),
 	},
 	{
@@ -64,26 +68,6 @@ var orderCases = []Case{
 		"order/paused",
 		"A key keeps its order over a pause of the endpoint.",
 		check(orderPaused),
-	},
-	{
-		"order/concurrent publishes",
-		"Of many publishes at once with one key the deliveries go one after the other in the order of their ids.",
-		check(orderConcurrentPublishes),
-	},
-	{
-		"order/concurrent retries",
-		"Of many manual retries at once of one key the deliveries go one after the other in the order of their ids.",
-		check(orderConcurrentRetries),
-	},
-	{
-		"order/publish beside record",
-		"A delivery published while the earlier one of its key is being recorded becomes due.",
-		check(orderPublishBesideRecord),
-	},
-	{
-		"order/at random",
-		"Whatever happens, at most one delivery of a key is leased, and it is the earliest pending one.",
-		check(orderRandom),
 	},
 }
 
@@ -123,6 +107,16 @@ func orderStrict(t *trial) {
 	t.same(t.turns(at(time.Hour)), []int64(nil), "claimed when all is settled")
 	next := t.sendKeyed(e, "a", 1, at(time.Hour))
 	t.same(t.turns(at(time.Hour)), next, "the next of the key")
+}
+
+func orderOwnTime(t *trial) {
+	e := t.endpoint()
+	sent := append(t.sendKeyed(e, "a", 1, at(0)), t.sendKeyed(e, "a", 1, at(time.Hour))...)
+	t.record(at(0), delivered(t.one(t.claim(at(0)))))
+	r := t.claimWith(at(time.Hour-time.Millisecond), t.lease(at(time.Minute)))
+	t.same(ids(r.Leases), []int64(nil), "claimed before the second's own due time")
+	t.same(r.NextDue, at(time.Hour), "NextDue before the second's own due time")
+	t.same(t.turns(at(time.Hour)), sent[1:], "the order at the second's own due time")
 }
 
 func orderBackoff(t *trial) {
@@ -204,7 +198,7 @@ func orderRetryReady(t *trial) {
 	// And when the later one was ready a second time, after a lease.
 	sent = t.spent(e, 2)
 	l := t.one(t.claim(at(0)))
-	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: l.Ref()}}), "Release")
+	t.release(l)
 	t.retry(sent[0], at(time.Minute))
 	t.same(t.turns(at(time.Minute)), sent, "the order after the second retry")
 
@@ -212,13 +206,7 @@ func orderRetryReady(t *trial) {
 	sent = t.spent(e, 2)
 	l = t.one(t.claim(at(0)))
 	t.retry(sent[0], l.Until)
-	first := t.one(t.claim(l.Until))
-	t.same(first.DeliveryID, sent[0], "claimed after a retry beside a lease that ran out")
-	lost, err := t.st.Renew(t.ctx, []store.LeaseRef{l.Ref()}, l.Until.Add(time.Hour))
-	t.must(err, "Renew")
-	t.same(lost, sent[1:], "lost leases, while another of the key is leased")
-	t.record(l.Until, delivered(first))
-	t.same(t.turns(l.Until), sent[1:], "the order after that")
+	t.same(t.turns(l.Until), sent, "the order after a retry beside a lease that ran out")
 }
 
 func orderRetryBackoff(t *trial) {
@@ -241,14 +229,25 @@ func orderRetryLeased(t *trial) {
 	t.record(at(time.Second), delivered(l))
 	t.same(t.turns(at(time.Second)), []int64{sent[0], sent[2]}, "the order after the leased one was delivered")
 
-	// If the leased one comes back, both still go, one at a time.
-	sent = t.spent(e, 2)
-	l = t.one(t.claim(at(0)))
-	t.retry(sent[0], at(time.Second))
-	t.record(at(time.Second), again(l, at(time.Minute)))
-	order := append(t.turns(at(time.Second)), t.turns(at(time.Minute))...)
-	slices.Sort(order)
-	t.same(order, sent, "what was claimed after the leased one came back")
+	// If the leased one comes back it waits for the retried one, however it came.
+	for _, back := range []struct {
+		name string
+		give func(l store.Lease)
+	}{
+		{"failed, to be attempted again later", func(l store.Lease) { t.record(at(time.Second), again(l, at(time.Minute))) }},
+		{"failed, to be attempted again at once", func(l store.Lease) { t.record(at(time.Second), again(l, at(time.Second))) }},
+		{"was released", func(l store.Lease) { t.release(l) }},
+	} {
+		sent = t.spent(e, 2)
+		l = t.one(t.claim(at(0)))
+		t.same(l.DeliveryID, sent[1], "the second is leased")
+		t.retry(sent[0], at(time.Second))
+		back.give(l)
+		first := t.one(t.claim(at(time.Minute)))
+		t.same(first.DeliveryID, sent[0], "claimed after a later one, leased before the retry, %s", back.name)
+		t.record(at(time.Minute), delivered(first))
+		t.same(t.turns(at(time.Minute)), sent[1:], "the order after that, where the later one %s", back.name)
+	}
 }
 
 func orderRetryBehind(t *trial) {
@@ -283,137 +282,4 @@ func orderPaused(t *trial) {
 	t.same(ids(t.claim(at(0))), []int64(nil), "claimed while paused")
 	t.pause(e, false)
 	t.same(t.turns(at(0)), sent[1:], "the order after the pause")
-}
-
-func orderConcurrentPublishes(t *trial) {
-	e := t.endpoint()
-	events := t.eventsTo(e, "a", 20)
-	for _, err := range together(len(events), func(i int) error {
-		_, err := t.st.Publish(t.ctx, store.PublishParams{Events: events[i : i+1], Now: at(0)})
-		return err
-	}) {
-		t.must(err, "Publish")
-	}
-	want := t.list(store.DeliveryFilter{})
-	slices.Reverse(want)
-	t.same(len(want), len(events), "number of deliveries")
-	t.same(t.turns(at(0)), want, "the order")
-}
-
-func orderConcurrentRetries(t *trial) {
-	e := t.endpoint()
-	sent := t.sendKeyed(e, "a", 10, at(0))
-	for range sent {
-		t.record(at(0), failed(t.one(t.claim(at(0)))))
-	}
-	for _, err := range together(len(sent), func(i int) error {
-		_, err := t.st.Retry(t.ctx, store.RetryParams{WorkspaceID: home, DeliveryID: sent[i], Now: at(0), Budget: 3})
-		return err
-	}) {
-		t.must(err, "Retry")
-	}
-	t.same(t.turns(at(0)), sent, "the order")
-}
-
-func orderPublishBesideRecord(t *trial) {
-	e := t.endpoint()
-	t.sendKeyed(e, "a", 1, at(0))
-	for range 20 {
-		o := delivered(t.one(t.claim(at(0))))
-		events := t.eventsTo(e, "a", 1)
-		for _, err := range together(2, func(i int) error {
-			if i == 0 {
-				_, err := t.st.Publish(t.ctx, store.PublishParams{Events: events, Now: at(0)})
-				return err
-			}
-			_, err := t.st.Record(t.ctx, store.RecordParams{Now: at(0), Outcomes: []store.Outcome{o}})
-			return err
-		}) {
-			t.must(err, "Publish beside Record")
-		}
-	}
-}
-
-func orderRandom(t *trial) {
-	const steps = 150
-	e := t.endpoint()
-	dice := rand.New(rand.NewPCG(1, 2))
-	type item struct {
-		key    string
-		id     int64
-		status store.Status
-	}
-	var all []*item
-	leased := map[string]store.Lease{}
-	find := func(id int64) *item {
-		i := slices.IndexFunc(all, func(d *item) bool { return d.id == id })
-		if i < 0 {
-			t.failf("claimed delivery %d, which was not sent", id)
-		}
-		return all[i]
-	}
-	now := at(0)
-	claim := func() {
-		lease := t.lease(now)
-		lease.Until = now.Add(time.Hour * plenty)
-		for _, l := range t.claimWith(now, lease).Leases {
-			d := find(l.DeliveryID)
-			if other, ok := leased[d.key]; ok {
-				t.failf("claimed delivery %d of key %s while %d is leased", d.id, d.key, other.DeliveryID)
-			}
-			for _, o := range all {
-				if o.key == d.key && o.id < d.id && o.status == store.StatusPending {
-					t.failf("claimed delivery %d of key %s while the earlier %d is pending", d.id, d.key, o.id)
-				}
-			}
-			leased[d.key] = l
-		}
-	}
-	settle := func(key string, o store.Outcome) {
-		t.record(now, o)
-		find(o.DeliveryID).status = o.Status
-		delete(leased, key)
-	}
-	for range steps {
-		now = now.Add(time.Minute)
-		key := string(rune('a' + dice.IntN(3)))
-		l, isLeased := leased[key]
-		switch dice.IntN(6) {
-		case 0, 1:
-			for _, id := range t.sendKeyed(e, key, 1+dice.IntN(2), now) {
-				all = append(all, &item{key, id, store.StatusPending})
-			}
-		case 2:
-			claim()
-		case 3:
-			if isLeased {
-				settle(key, []store.Outcome{delivered(l), failed(l), again(l, now.Add(2*time.Minute))}[dice.IntN(3)])
-			}
-		case 4:
-			if isLeased {
-				t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: l.Ref()}}), "Release")
-				delete(leased, key)
-			}
-		case 5:
-			for _, d := range all {
-				if !isLeased && d.key == key && d.status != store.StatusPending && dice.IntN(3) == 0 {
-					t.retry(d.id, now)
-					d.status = store.StatusPending
-				}
-			}
-		}
-	}
-	for range 2 * len(all) {
-		now = now.Add(time.Hour)
-		claim()
-		if len(leased) == 0 {
-			break
-		}
-		for key, l := range leased {
-			settle(key, delivered(l))
-		}
-	}
-	for _, d := range all {
-		t.same(t.delivery(d.id).Status != store.StatusPending, true, "delivery %d ended", d.id)
-	}
 }

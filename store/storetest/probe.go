@@ -10,8 +10,7 @@ import (
 var probeCases = []Case{
 	{
 		"probe/next due",
-		"Probe's NextDue is the earliest instant at which a claim with room for everything could give something: " +
-			"a due time at an active endpoint or the end of a lease; zero if there is none.",
+		"Probe's NextDue is the earliest due time of what is not blocked, or end of a lease, at an active endpoint; zero if there is none.",
 		check(probeNextDue),
 	},
 	{

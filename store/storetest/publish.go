@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/elido-app/webhook/store"
@@ -44,6 +45,11 @@ var publishCases = []Case{
 		"publish/atomic",
 		"Publish stores all of its events and deliveries or nothing.",
 		check(publishAtomic),
+	},
+	{
+		"publish/seen whole",
+		"Nobody sees a part of a publish: what reads meanwhile sees all of its deliveries or none.",
+		check(publishSeenWhole),
 	},
 	{
 		"publish/budget",
@@ -88,7 +94,7 @@ func publishMatching(t *trial) {
 
 	selected := func(ev store.NewEvent) []int64 {
 		var to []int64
-		for _, id := range t.publish(at(0), ev).Receipts[0].DeliveryIDs {
+		for _, id := range t.deliver(at(0), ev) {
 			d, err := t.st.Delivery(t.ctx, ev.WorkspaceID, id)
 			t.must(err, "Delivery")
 			to = append(to, d.EndpointID)
@@ -117,17 +123,17 @@ func publishToEndpoint(t *trial) {
 
 	ev := t.event(home)
 	ev.EndpointID = e.ID
-	sent := t.publish(at(0), ev).Receipts[0].DeliveryIDs
+	sent := t.deliver(at(0), ev)
 	t.same(len(sent), 1, "number of deliveries")
 	t.same(t.delivery(sent[0]).EndpointID, e.ID, "the endpoint")
 
 	e = t.pause(e, true)
 	ev = t.event(home)
 	ev.EndpointID = e.ID
-	t.same(len(t.publish(at(0), ev).Receipts[0].DeliveryIDs), 0, "deliveries to the endpoint while paused")
+	t.same(len(t.deliver(at(0), ev)), 0, "deliveries to the endpoint while paused")
 	ev = t.event(home)
 	ev.EndpointID = e.ID + 1000
-	t.same(len(t.publish(at(0), ev).Receipts[0].DeliveryIDs), 0, "deliveries to an unknown endpoint")
+	t.same(len(t.deliver(at(0), ev)), 0, "deliveries to an unknown endpoint")
 }
 
 func publishToNobody(t *trial) {
@@ -175,7 +181,7 @@ func publishDelivery(t *trial) {
 	ev.OrderingKey = "link 7"
 	ev.OccurredAt = at(-time.Hour)
 	ev.Budget = 7
-	id := t.publish(at(time.Minute), ev).Receipts[0].DeliveryIDs[0]
+	id := t.deliverOne(at(time.Minute), ev)
 	want := store.Delivery{
 		ID: id, WorkspaceID: home, EndpointID: e.ID, EventID: ev.ID, EventType: "link.created", OrderingKey: "link 7",
 		Status: store.StatusPending, Budget: 7,
@@ -194,14 +200,14 @@ func publishOrder(t *trial) {
 	grow := func(sent []int64) {
 		for _, id := range sent {
 			if id <= last {
-				t.failf("delivery id %d came after %d", id, last)
+				t.failf("delivery %d was published after %d, want a higher id", id, last)
 			}
 			last = id
 		}
 	}
 	grow(t.send(e, 5, at(time.Hour)))
 	grow(t.send(e, 5, at(0))) // a clock that went back changes nothing
-	t.record(at(time.Hour), delivered(t.claim(at(time.Hour))[9]))
+	t.record(at(time.Hour), delivered(t.exactly(10, t.claim(at(time.Hour)))[9]))
 	grow(t.finish(e, 1, store.StatusFailed, at(time.Hour)))
 	t.maintain(store.MaintainParams{Now: at(3 * time.Hour), PruneBefore: at(3 * time.Hour)})
 	grow(t.send(e, 1, at(3*time.Hour)))
@@ -226,7 +232,43 @@ func publishAtomic(t *trial) {
 	})
 	t.refused(err, store.ErrIdempotencyConflict, "Publish")
 	t.same(t.list(store.DeliveryFilter{}), known, "deliveries after a refused batch")
-	t.same(t.publish(at(0), fresh).Receipts[0].Repeat, false, "Repeat of a key from the refused batch")
+	t.same(t.repeats(at(0), fresh), false, "Repeat of a key from the refused batch")
+}
+
+func publishSeenWhole(t *trial) {
+	const batch, rounds = 40, 8
+	e := t.endpoint()
+	var batches [rounds][]store.NewEvent
+	for i := range batches {
+		batches[i] = t.eventsTo(e, "", batch)
+	}
+	var done atomic.Bool
+	for _, err := range together(3, func(i int) error {
+		if i == 0 {
+			defer done.Store(true)
+			for _, events := range batches {
+				if _, err := t.st.Publish(t.ctx, store.PublishParams{Events: events, Now: at(0)}); err != nil {
+					return fmt.Errorf("Publish returned an error: %w", err)
+				}
+			}
+			return nil
+		}
+		for !done.Load() {
+			list, err := t.st.Deliveries(t.ctx, store.DeliveryFilter{WorkspaceID: home})
+			if err != nil {
+				return fmt.Errorf("Deliveries beside Publish returned an error: %w", err)
+			}
+			if len(list)%batch != 0 {
+				return fmt.Errorf("beside publishes of %d events each Deliveries saw %d deliveries, want a multiple", batch, len(list))
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.failf("%w", err)
+		}
+	}
+	t.same(len(t.list(store.DeliveryFilter{})), batch*rounds, "number of deliveries afterwards")
 }
 
 func publishBudget(t *trial) {
@@ -238,7 +280,7 @@ func publishBudget(t *trial) {
 	budget := func(e store.Endpoint, degraded int, now time.Time) int {
 		ev := t.eventsTo(e, "", 1)[0]
 		ev.Budget, ev.DegradedBudget = 7, degraded
-		return t.delivery(t.publish(now, ev).Receipts[0].DeliveryIDs[0]).Budget
+		return t.delivery(t.deliverOne(now, ev)).Budget
 	}
 	t.same(budget(healthy, 3, at(0)), 7, "Budget at a healthy endpoint")
 	t.same(budget(sick, 3, at(0)), 3, "Budget at a degraded endpoint")
@@ -249,8 +291,8 @@ func publishBudget(t *trial) {
 	// What was published before keeps its budget.
 	ev := t.eventsTo(healthy, "", 1)[0]
 	ev.Budget, ev.DegradedBudget = 7, 3
-	id := t.publish(at(time.Minute), ev).Receipts[0].DeliveryIDs[0]
-	o := again(t.claimOf(healthy, at(0))[0], at(time.Hour))
+	id := t.deliverOne(at(time.Minute), ev)
+	o := again(t.one(t.claimOf(healthy, at(0))), at(time.Hour))
 	o.Health = store.HealthFailure
 	t.recordWith(store.RecordParams{
 		Now: at(time.Minute), Outcomes: []store.Outcome{o},

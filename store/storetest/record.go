@@ -29,7 +29,7 @@ var recordCases = []Case{
 	},
 	{
 		"record/message",
-		"Message becomes the delivery's.",
+		"Message becomes the delivery's; where the body sent was the payload it has none.",
 		check(recordMessage),
 	},
 	{
@@ -59,7 +59,7 @@ var recordCases = []Case{
 	},
 	{
 		"record/queued",
-		"Queued says that deliveries became due which are not leased.",
+		"Queued says that deliveries of active endpoints became due which are not leased; what is due later, or was before, does not count.",
 		check(recordQueued),
 	},
 }
@@ -126,7 +126,7 @@ func recordAttempts(t *trial) {
 	id := t.send(e, 1, at(0))[0]
 	t.send(e, 1, at(0)) // whose attempts must not mix with the others
 
-	leases := t.claim(at(0))
+	leases := t.exactly(2, t.claim(at(0)))
 	first := result(leases[0], store.StatusPending)
 	first.NextAttemptAt = at(time.Minute)
 	t.record(at(11*time.Second), first, delivered(leases[1]))
@@ -153,13 +153,17 @@ func recordMessage(t *trial) {
 	o.Message = []byte(`{"embeds":[2]}`)
 	t.record(at(time.Minute), o)
 	t.same(t.delivery(id).Message, o.Message, "Message after the second attempt")
+
+	t.retry(id, at(time.Hour))
+	t.record(at(time.Hour), delivered(t.one(t.claim(at(time.Hour)))))
+	t.same(t.delivery(id).Message, []byte(nil), "Message after an attempt without one")
 }
 
 func recordStale(t *trial) {
 	e := t.endpoint()
 	sent := t.send(e, 2, at(0))
-	old := t.claim(at(0))
-	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: old[0].Ref()}}), "Release")
+	old := t.exactly(2, t.claim(at(0)))
+	t.release(old[0])
 	taken := t.one(t.claim(at(time.Second)))
 	t.same(taken.DeliveryID, sent[0], "the delivery taken by another")
 
@@ -274,7 +278,7 @@ func recordClaim(t *trial) {
 	sent := t.send(e, 3, at(0))
 	first := t.lease(at(0))
 	first.Room.Limit = 2
-	leases := t.claimWith(at(0), first).Leases
+	leases := t.exactly(2, t.claimWith(at(0), first).Leases)
 
 	params := func(now time.Time, outcomes ...store.Outcome) store.RecordParams {
 		return store.RecordParams{
@@ -307,16 +311,56 @@ func recordClaim(t *trial) {
 
 func recordQueued(t *trial) {
 	e := t.endpoint()
-	t.sendKeyed(e, "a", 3, at(0))
-	r := t.record(at(0), delivered(t.one(t.claim(at(0)))))
-	t.same(r.Queued, true, "Queued when the next of the key became due")
+	t.sendKeyed(e, "a", 5, at(0))
+	queued := func(want bool, when string, p store.RecordParams) store.RecordResult {
+		r := t.recordWith(p)
+		t.same(r.Stale, []int64(nil), "Stale when %s", when)
+		t.same(r.Queued, want, "Queued when %s", when)
+		return r
+	}
+	outcome := func(now time.Time, o store.Outcome) store.RecordParams {
+		return store.RecordParams{Now: now, Outcomes: []store.Outcome{o}}
+	}
+	claiming := func(now time.Time, o store.Outcome, limit int) store.RecordParams {
+		p := outcome(now, o)
+		p.Claim = &store.ClaimParams{Now: now, LeaseParams: t.lease(now)}
+		p.Claim.Room.Limit = limit
+		return p
+	}
 
-	l := t.one(t.claim(at(0)))
-	r = t.recordWith(store.RecordParams{
-		Now: at(0), Outcomes: []store.Outcome{delivered(l)},
-		Claim: &store.ClaimParams{Now: at(0), LeaseParams: t.lease(at(0))},
-	})
-	t.same(r.Queued, false, "Queued when the next of the key was claimed with it")
-	r = t.record(at(0), delivered(t.one(r.Claim.Leases)))
-	t.same(r.Queued, false, "Queued when nothing became due")
+	// What an ordering key held back.
+	first := func() store.Lease { return t.one(t.claim(at(0))) }
+	queued(true, "the next of the key became due", outcome(at(0), delivered(first())))
+	queued(true, "the next of the key became due, and the claim had no room for it", claiming(at(0), failed(first()), 0))
+	r := queued(false, "the next of the key was claimed with it", claiming(at(0), delivered(first()), plenty))
+	queued(false, "one that blocks the next is to be attempted again later",
+		outcome(at(0), again(t.one(r.Claim.Leases), at(time.Minute))))
+	l := t.one(t.claim(at(time.Minute)))
+	queued(true, "one that blocks the next is to be attempted again at once", outcome(at(time.Minute), again(l, at(time.Minute))))
+	l = t.one(t.claim(at(time.Minute)))
+	queued(true, "the last but one of the key ended", outcome(at(time.Minute), delivered(l)))
+	queued(false, "the last of the key ended", outcome(at(time.Minute), delivered(t.one(t.claim(at(time.Minute))))))
+
+	// What is to be attempted again.
+	t.send(e, 2, at(time.Hour))
+	leases := t.exactly(2, t.claim(at(time.Hour)))
+	queued(false, "a delivery is due again a millisecond later",
+		outcome(at(time.Hour), again(leases[0], at(time.Hour+time.Millisecond))))
+	queued(true, "a delivery is due again at once", outcome(at(time.Hour), again(leases[1], at(time.Hour))))
+	l = t.one(t.claim(at(time.Hour)))
+	queued(false, "a delivery ended while another is due later", outcome(at(time.Hour), delivered(l)))
+	l = t.one(t.claim(at(2 * time.Hour)))
+	t.send(e, 1, at(2*time.Hour))
+	queued(false, "a delivery ended while one was due before", outcome(at(2*time.Hour), delivered(l)))
+	t.one(t.claim(at(2 * time.Hour)))
+
+	// The next of a key that is due later only, and one at a paused endpoint.
+	t.sendKeyed(e, "b", 1, at(2*time.Hour))
+	t.sendKeyed(e, "b", 1, at(3*time.Hour))
+	l = t.one(t.claim(at(2 * time.Hour)))
+	queued(false, "the next of the key is due later", outcome(at(2*time.Hour), delivered(l)))
+	t.sendKeyed(e, "c", 2, at(2*time.Hour))
+	l = t.one(t.claim(at(2 * time.Hour)))
+	t.pause(e, true)
+	queued(false, "the next of the key became due at a paused endpoint", outcome(at(2*time.Hour), delivered(l)))
 }

@@ -14,6 +14,16 @@ var renewCases = []Case{
 		check(renewLasts),
 	},
 	{
+		"renew/ran out",
+		"Renew makes leases last also if they ran out, as long as nobody took the delivery since.",
+		check(renewRanOut),
+	},
+	{
+		"renew/another of its key",
+		"A lease that ran out is lost if another delivery of its ordering key was leased since: never are two of a key leased at once.",
+		check(renewBehindAnother),
+	},
+	{
 		"renew/lost",
 		"Leases that the token no longer holds are returned as lost, and not changed.",
 		check(renewLost),
@@ -30,6 +40,11 @@ var renewCases = []Case{
 		check(releaseFields),
 	},
 	{
+		"release/ran out",
+		"A lease that ran out can be given back as long as nobody took the delivery since.",
+		check(releaseRanOut),
+	},
+	{
 		"release/lost",
 		"Release skips leases that the token no longer holds.",
 		check(releaseLost),
@@ -39,33 +54,58 @@ var renewCases = []Case{
 func renewLasts(t *trial) {
 	e := t.endpoint()
 	sent := t.send(e, 2, at(0))
-	leases := t.claim(at(0))
-	lost, err := t.st.Renew(t.ctx, []store.LeaseRef{leases[0].Ref()}, at(time.Hour))
-	t.must(err, "Renew")
-	t.same(lost, []int64(nil), "lost leases")
+	leases := t.exactly(2, t.claim(at(0)))
+	t.same(t.renew(at(time.Hour), leases[0]), []int64(nil), "lost leases")
 	t.same(ids(t.claim(at(time.Minute))), sent[1:], "claimed after the lease that was not renewed ran out")
 	t.same(ids(t.claimOf(e, at(time.Hour-time.Millisecond))), sent[1:], "claimed just before the renewed lease ends")
 	t.same(ids(t.claim(at(time.Hour))), sent[:1], "claimed when the renewed lease ends")
 
 	// It may also be cut short, and goes on to fence what is recorded.
 	t.send(e, 1, at(2*time.Hour))
-	leases = t.claim(at(2 * time.Hour))
+	leases = t.exactly(3, t.claim(at(2*time.Hour)))
 	last := leases[len(leases)-1]
-	_, err = t.st.Renew(t.ctx, []store.LeaseRef{last.Ref()}, at(2*time.Hour+time.Second))
-	t.must(err, "Renew")
+	t.same(t.renew(at(2*time.Hour+time.Second), last), []int64(nil), "lost leases")
 	t.same(t.one(t.claim(at(2*time.Hour+time.Second))).DeliveryID, last.DeliveryID, "claimed after the lease was cut short")
 	t.same(t.probe(0).NextDue, at(2*time.Hour+leaseTime), "NextDue")
+}
+
+func renewRanOut(t *trial) {
+	e := t.endpoint()
+	sent := append(t.send(e, 1, at(0)), t.sendKeyed(e, "a", 2, at(0))...)
+	leases := t.exactly(2, t.claim(at(0)))
+	now := leases[0].Until.Add(time.Minute)
+	t.same(t.renew(now.Add(time.Minute), leases[0]), []int64(nil), "lost leases that ran out unnoticed")
+	none := t.lease(now)
+	none.Room.Limit = 0
+	t.claimWith(now, none)
+	t.same(t.renew(now.Add(time.Minute), leases[1]), []int64(nil), "lost leases that a claim without room saw run out")
+
+	t.same(ids(t.claim(now.Add(time.Minute-time.Millisecond))), []int64(nil), "claimed just before the renewed leases end")
+	t.record(now, delivered(leases[0]), delivered(leases[1]))
+	t.same(t.turns(now), sent[2:], "what is left")
+}
+
+func renewBehindAnother(t *trial) {
+	e := t.endpoint()
+	sent := t.spent(e, 2)
+	l := t.one(t.claim(at(0)))
+	t.same(l.DeliveryID, sent[1], "the second is leased")
+	t.retry(sent[0], l.Until)
+	first := t.one(t.claim(l.Until))
+	t.same(first.DeliveryID, sent[0], "claimed after the first was retried and the second's lease ran out")
+	t.same(t.renew(l.Until.Add(time.Hour), l), sent[1:], "lost leases, while another of the key is leased")
+	t.record(l.Until, delivered(first))
+	t.same(t.turns(l.Until), sent[1:], "the order after that")
 }
 
 func renewLost(t *trial) {
 	e := t.endpoint()
 	t.send(e, 4, at(0))
 	lease := t.lease(at(0))
-	leases := t.claimWith(at(0), lease).Leases
+	leases := t.exactly(4, t.claimWith(at(0), lease).Leases)
 	t.record(at(0), delivered(leases[0]), again(leases[1], at(2*time.Second)))
 	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: leases[2].Ref(), DueAt: at(2 * time.Second)}}), "Release")
-	taken := t.claim(at(2 * time.Second))
-	t.same(len(taken), 2, "taken by another")
+	taken := t.exactly(2, t.claim(at(2*time.Second)))
 
 	before := []store.Delivery{t.delivery(leases[0].DeliveryID), t.delivery(leases[1].DeliveryID)}
 	refs := []store.LeaseRef{{DeliveryID: 1 << 50, Token: lease.Token}}
@@ -89,15 +129,13 @@ func releaseBack(t *trial) {
 	id := t.send(e, 1, at(0))[0]
 	before := t.delivery(id)
 	l := t.one(t.claim(at(time.Second)))
-	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: l.Ref()}}), "Release")
+	t.release(l)
 	t.same(t.delivery(id), before, "the delivery")
 	t.same(len(t.attempts(id)), 0, "attempt rows")
 	t.same(t.probe(0).NextDue, at(0), "NextDue")
 
 	// The token holds nothing any more.
-	lost, err := t.st.Renew(t.ctx, []store.LeaseRef{l.Ref()}, at(time.Hour))
-	t.must(err, "Renew")
-	t.same(lost, []int64{id}, "lost leases after Release")
+	t.same(t.renew(at(time.Hour), l), []int64{id}, "lost leases after Release")
 	r := t.recordWith(store.RecordParams{Now: at(time.Second), Outcomes: []store.Outcome{delivered(l)}})
 	t.same(r.Stale, []int64{id}, "Stale after Release")
 	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: l.Ref(), Interrupted: true}}), "the second Release")
@@ -125,17 +163,40 @@ func releaseFields(t *trial) {
 	t.same(t.delivery(id), want, "the delivery after the second interruption")
 	release(at(time.Minute), store.Release{})
 	t.same(t.delivery(id), want, "the delivery after a release without anything")
+	release(at(time.Minute), store.Release{Error: []byte{}})
+	want.LastError = nil
+	t.same(t.delivery(id), want, "the delivery after a release with an empty Error")
 	l := t.one(t.claim(at(time.Minute)))
 	t.same([]int{l.Interruptions, l.Attempts, l.TotalAttempts}, []int{2, 0, 0}, "counts of the next lease")
 	t.same(len(t.attempts(id)), 0, "attempt rows")
 }
 
+func releaseRanOut(t *trial) {
+	e := t.endpoint()
+	sent := t.send(e, 2, at(0))
+	leases := t.exactly(2, t.claim(at(0)))
+	now := leases[0].Until
+	back := func(l store.Lease, due time.Time) {
+		t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: l.Ref(), DueAt: due, Error: []byte("late")}}), "Release")
+	}
+	back(leases[0], now.Add(time.Hour))
+	none := t.lease(now)
+	none.Room.Limit = 0
+	t.claimWith(now, none)
+	back(leases[1], now.Add(time.Hour))
+	for _, id := range sent {
+		t.same(string(t.delivery(id).LastError), "late", "LastError of delivery %d", id)
+	}
+	t.same(ids(t.claim(now.Add(time.Hour-time.Millisecond))), []int64(nil), "claimed before DueAt")
+	t.same(ids(t.claim(now.Add(time.Hour))), sent, "claimed at DueAt")
+}
+
 func releaseLost(t *trial) {
 	e := t.endpoint()
 	sent := t.send(e, 3, at(0))
-	leases := t.claim(at(0))
+	leases := t.exactly(3, t.claim(at(0)))
 	t.record(at(0), delivered(leases[0]))
-	t.must(t.st.Release(t.ctx, []store.Release{{LeaseRef: leases[1].Ref()}}), "Release")
+	t.release(leases[1])
 	taken := t.one(t.claim(at(0)))
 	before := []store.Delivery{t.delivery(sent[0]), t.delivery(sent[1])}
 

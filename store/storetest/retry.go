@@ -75,7 +75,7 @@ func retryRequeues(t *trial) {
 		t.record(at(time.Hour), failed(l))
 		d := t.delivery(id)
 		t.same([]int{d.Attempts, d.TotalAttempts}, []int{1, 2}, "counts after the next attempt")
-		t.same(t.attempts(id)[1].Number, 2, "Number of the next attempt")
+		t.same(t.lastAttempt(id, 2).Number, 2, "Number of the next attempt")
 	}
 }
 
@@ -85,7 +85,7 @@ func retryPending(t *trial) {
 	refused := func(when string) {
 		before := t.delivery(id)
 		_, err := t.st.Retry(t.ctx, store.RetryParams{WorkspaceID: home, DeliveryID: id, Now: at(time.Hour), Budget: 9})
-		t.refused(err, store.ErrPending, "Retry of a delivery that is "+when)
+		t.refused(err, store.ErrPending, "Retry of a delivery that is %s", when)
 		t.same(t.delivery(id), before, "the delivery that is %s", when)
 	}
 	refused("due")
@@ -150,6 +150,9 @@ func recoverRange(t *trial) {
 	t.finish(other, 1, store.StatusFailed, minute(2))
 
 	before := t.delivery(failures[2])
+	ms := time.Millisecond
+	t.same(t.recover(e, minute(1).Add(ms), minute(2).Add(-ms), plenty), 0, "how many were recovered between two failures")
+	t.same(t.recover(e, minute(3).Add(ms), minute(1).Add(-ms), plenty), 0, "how many were recovered with Since after Now")
 	t.same(t.recover(e, minute(1), minute(3), plenty), 3, "how many were recovered")
 	for i, id := range failures {
 		want := store.StatusFailed

@@ -12,7 +12,7 @@ var rotateCases = []Case{
 	{
 		"rotate/overlap",
 		"RotateSecret makes the new secret current and the current one previous until PreviousUntil; " +
-			"Rotations counts up by one and Revision grows.",
+			"At becomes UpdatedAt, Rotations counts up by one and Revision grows.",
 		check(rotateOverlap),
 	},
 	{
@@ -67,13 +67,15 @@ func rotateOverlap(t *trial) {
 	t.target(e, at(0)) // so that a store which remembers targets has one
 
 	second := store.Sealed{KeyID: "k2", Data: store.NewSecret("second")}
-	got := t.rotate(rotation(e, second, at(0)))
+	p := rotation(e, second, at(0))
+	p.At = at(time.Minute)
+	got := t.rotate(p)
 	if got.Revision <= e.Revision {
 		t.failf("Revision went from %d to %d", e.Revision, got.Revision)
 	}
 	want := e
 	want.Rotations, want.PreviousUntil, want.Revision = 1, at(overlap), got.Revision
-	want.UpdatedAt = got.UpdatedAt
+	want.UpdatedAt = at(time.Minute)
 	t.same(got, want, "what RotateSecret returned")
 	t.same(t.read(e), want, "what Endpoint returned")
 

@@ -1,11 +1,9 @@
 package storetest_test
 
 import (
-	"context"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,314 +22,75 @@ func TestCasesSayWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// broken is a good store with one method that breaks a promise.
-type broken struct {
-	store.Store
-	publish func(context.Context, store.PublishParams) (store.PublishResult, error)
-	claim   func(context.Context, store.ClaimParams) (store.ClaimResult, error)
-	record  func(context.Context, store.RecordParams) (store.RecordResult, error)
-	update  func(context.Context, store.Endpoint, *store.Sealed) (store.Endpoint, error)
-	rotate  func(context.Context, store.RotateParams) (store.Endpoint, error)
-	list    func(context.Context, store.DeliveryFilter) ([]store.Delivery, error)
-	retry   func(context.Context, store.RetryParams) (store.Delivery, error)
-	create  func(context.Context, store.CreateEndpointParams) (store.Endpoint, error)
-	remove  func(ctx context.Context, workspaceID, id int64, at time.Time) error
-	rows    func(ctx context.Context, workspaceID, id int64) ([]store.Attempt, error)
-	renew   func(context.Context, []store.LeaseRef, time.Time) ([]int64, error)
+// flaw is one way to break a promise, and the cases that must notice.
+type flaw struct {
+	name   string
+	breaks func(b *broken, good store.Store)
+	caught []string
 }
 
-func (b *broken) CreateEndpoint(ctx context.Context, p store.CreateEndpointParams) (store.Endpoint, error) {
-	if b.create != nil {
-		return b.create(ctx, p)
-	}
-	return b.Store.CreateEndpoint(ctx, p)
+func flaws() []flaw {
+	return slices.Concat(endpointFlaws, secretFlaws, publishFlaws, claimFlaws, recordFlaws, orderFlaws, logFlaws, maintainFlaws, valueFlaws)
 }
 
-func (b *broken) DeleteEndpoint(ctx context.Context, workspaceID, id int64, at time.Time) error {
-	if b.remove != nil {
-		return b.remove(ctx, workspaceID, id, at)
+func cases() map[string]storetest.Case {
+	all := map[string]storetest.Case{}
+	for _, c := range storetest.Cases() {
+		all[c.Name] = c
 	}
-	return b.Store.DeleteEndpoint(ctx, workspaceID, id, at)
+	return all
 }
 
-func (b *broken) Attempts(ctx context.Context, workspaceID, id int64) ([]store.Attempt, error) {
-	if b.rows != nil {
-		return b.rows(ctx, workspaceID, id)
-	}
-	return b.Store.Attempts(ctx, workspaceID, id)
-}
-
-func (b *broken) Renew(ctx context.Context, leases []store.LeaseRef, until time.Time) ([]int64, error) {
-	if b.renew != nil {
-		return b.renew(ctx, leases, until)
-	}
-	return b.Store.Renew(ctx, leases, until)
-}
-
-func (b *broken) Publish(ctx context.Context, p store.PublishParams) (store.PublishResult, error) {
-	if b.publish != nil {
-		return b.publish(ctx, p)
-	}
-	return b.Store.Publish(ctx, p)
-}
-
-func (b *broken) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
-	if b.claim != nil {
-		return b.claim(ctx, p)
-	}
-	return b.Store.Claim(ctx, p)
-}
-
-func (b *broken) Record(ctx context.Context, p store.RecordParams) (store.RecordResult, error) {
-	if b.record != nil {
-		return b.record(ctx, p)
-	}
-	return b.Store.Record(ctx, p)
-}
-
-func (b *broken) UpdateEndpoint(ctx context.Context, e store.Endpoint, c *store.Sealed) (store.Endpoint, error) {
-	if b.update != nil {
-		return b.update(ctx, e, c)
-	}
-	return b.Store.UpdateEndpoint(ctx, e, c)
-}
-
-func (b *broken) RotateSecret(ctx context.Context, p store.RotateParams) (store.Endpoint, error) {
-	if b.rotate != nil {
-		return b.rotate(ctx, p)
-	}
-	return b.Store.RotateSecret(ctx, p)
-}
-
-func (b *broken) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]store.Delivery, error) {
-	if b.list != nil {
-		return b.list(ctx, f)
-	}
-	return b.Store.Deliveries(ctx, f)
-}
-
-func (b *broken) Retry(ctx context.Context, p store.RetryParams) (store.Delivery, error) {
-	if b.retry != nil {
-		return b.retry(ctx, p)
-	}
-	return b.Store.Retry(ctx, p)
-}
+func newGood() store.Store { return memorystore.New(memorystore.Options{FirstDeliveryID: 1}) }
 
 // TestBrokenStoresAreCaught: a suite that passes everything proves nothing.
 func TestBrokenStoresAreCaught(t *testing.T) {
-	for name, c := range map[string]struct {
-		breaks func(b *broken, st store.Store)
-		caught string // by this case, at least
-	}{
-		"a publish that forgets ordering keys": {func(b *broken, st store.Store) {
-			b.publish = func(ctx context.Context, p store.PublishParams) (store.PublishResult, error) {
-				p.Events = slices.Clone(p.Events)
-				for i := range p.Events {
-					p.Events[i].OrderingKey = ""
+	all := cases()
+	for _, f := range flaws() {
+		t.Run(f.name, func(t *testing.T) {
+			require.NotEmpty(t, f.caught)
+			for _, name := range f.caught {
+				c, ok := all[name]
+				require.True(t, ok, "there is no case %q", name)
+				if testing.Short() && strings.HasPrefix(name, "cost/") {
+					continue
 				}
-				return st.Publish(ctx, p)
-			}
-		}, "order/one after the other"},
-		"a publish that forgets idempotency keys": {func(b *broken, st store.Store) {
-			b.publish = func(ctx context.Context, p store.PublishParams) (store.PublishResult, error) {
-				p.Events = slices.Clone(p.Events)
-				for i := range p.Events {
-					p.Events[i].IdempotencyKey = ""
+				good := newGood()
+				bad := unbroken(good)
+				f.breaks(bad, good)
+				err := c.Check(t.Context(), bad)
+				require.Error(t, err, "the case %s did not notice", name)
+				// What it says is of use to whoever wrote the store.
+				found, led, ok := strings.Cut(err.Error(), "\ncalls that led there")
+				require.True(t, ok, err)
+				require.Contains(t, led, "\n    1 ", "it tells of the first call")
+				if !strings.Contains(f.name, "panic") {
+					require.NotContains(t, found, "panic:", "the case %s", name)
 				}
-				return st.Publish(ctx, p)
+				t.Logf("%s:\n%s", name, found)
 			}
-		}, "idempotency/concurrent"},
-		"a publish that is not atomic": {func(b *broken, st store.Store) {
-			b.publish = func(ctx context.Context, p store.PublishParams) (store.PublishResult, error) {
-				var all store.PublishResult
-				for i := range p.Events {
-					r, err := st.Publish(ctx, store.PublishParams{Events: p.Events[i : i+1], Now: p.Now, Handoff: p.Handoff})
-					if err != nil {
-						return all, err
-					}
-					all.Receipts, all.Leases = append(all.Receipts, r.Receipts...), append(all.Leases, r.Leases...)
-					all.Queued = all.Queued || r.Queued
-				}
-				return all, nil
-			}
-		}, "publish/atomic"},
-		"a claim that takes what is due a moment later": {func(b *broken, st store.Store) {
-			b.claim = func(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
-				p.Now = p.Now.Add(time.Millisecond)
-				return st.Claim(ctx, p)
-			}
-		}, "claim/due"},
-		"a claim without a bound": {func(b *broken, st store.Store) {
-			b.claim = func(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
-				p.Room.Endpoints = nil
-				return st.Claim(ctx, p)
-			}
-		}, "claim/room"},
-		"a claim that loses what it took when it returns": {func(b *broken, st store.Store) {
-			b.claim = func(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
-				r, err := st.Claim(ctx, p)
-				r.Leases = r.Leases[:min(len(r.Leases), 3)]
-				return r, err
-			}
-		}, "claim/exclusive"},
-		"a record that never counts health": {func(b *broken, st store.Store) {
-			b.record = func(ctx context.Context, p store.RecordParams) (store.RecordResult, error) {
-				p.Health = nil
-				return st.Record(ctx, p)
-			}
-		}, "health/counting"},
-		"a record that hides what was stale": {func(b *broken, st store.Store) {
-			b.record = func(ctx context.Context, p store.RecordParams) (store.RecordResult, error) {
-				r, err := st.Record(ctx, p)
-				r.Stale = nil
-				return r, err
-			}
-		}, "record/stale"},
-		"an update without a check": {func(b *broken, st store.Store) {
-			b.update = func(ctx context.Context, e store.Endpoint, c *store.Sealed) (store.Endpoint, error) {
-				if now, err := st.Endpoint(ctx, e.WorkspaceID, e.ID); err == nil {
-					e.Revision = now.Revision
-				}
-				return st.UpdateEndpoint(ctx, e, c)
-			}
-		}, "update/conflict"},
-		"a rotation that forgets its overlap": {func(b *broken, st store.Store) {
-			b.rotate = func(ctx context.Context, p store.RotateParams) (store.Endpoint, error) {
-				p.PreviousUntil = time.Time{}
-				return st.RotateSecret(ctx, p)
-			}
-		}, "rotate/overlap"},
-		"a list that ignores the workspace's endpoint": {func(b *broken, st store.Store) {
-			b.list = func(ctx context.Context, f store.DeliveryFilter) ([]store.Delivery, error) {
-				f.EndpointID = 0
-				return st.Deliveries(ctx, f)
-			}
-		}, "deliveries/filters"},
-		"a retry that sees no fault in pending": {func(b *broken, st store.Store) {
-			b.retry = func(ctx context.Context, p store.RetryParams) (store.Delivery, error) {
-				d, err := st.Retry(ctx, p)
-				if err != nil {
-					return st.Delivery(ctx, p.WorkspaceID, p.DeliveryID)
-				}
-				return d, nil
-			}
-		}, "retry/concurrent"},
-		"a record that does not look at the token": {func(b *broken, st store.Store) {
-			var mu sync.Mutex
-			last := map[int64]int64{} // by delivery
-			b.claim = func(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				r, err := st.Claim(ctx, p)
-				for _, l := range r.Leases {
-					last[l.DeliveryID] = l.Token
-				}
-				return r, err
-			}
-			b.record = func(ctx context.Context, p store.RecordParams) (store.RecordResult, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				p.Outcomes = slices.Clone(p.Outcomes)
-				for i := range p.Outcomes {
-					if token := last[p.Outcomes[i].DeliveryID]; token != 0 {
-						p.Outcomes[i].Token = token
-					}
-				}
-				return st.Record(ctx, p)
-			}
-		}, "record/stale"},
-		"a create that uses ids again": {func(b *broken, st store.Store) {
-			var mu sync.Mutex
-			var free []int64
-			b.remove = func(ctx context.Context, workspaceID, id int64, at time.Time) error {
-				mu.Lock()
-				defer mu.Unlock()
-				free = append(free, id)
-				return st.DeleteEndpoint(ctx, workspaceID, id, at)
-			}
-			b.create = func(ctx context.Context, p store.CreateEndpointParams) (store.Endpoint, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				e, err := st.CreateEndpoint(ctx, p)
-				if err == nil && len(free) > 0 {
-					e.ID = free[0]
-				}
-				return e, err
-			}
-		}, "create/ids"},
-		"a list that shares its bytes": {func(b *broken, st store.Store) {
-			var mu sync.Mutex
-			payloads := map[int64][]byte{}
-			b.list = func(ctx context.Context, f store.DeliveryFilter) ([]store.Delivery, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				list, err := st.Deliveries(ctx, f)
-				for i := range list {
-					if payloads[list[i].ID] == nil {
-						payloads[list[i].ID] = list[i].Payload
-					}
-					list[i].Payload = payloads[list[i].ID]
-				}
-				return list, err
-			}
-		}, "values/copied out"},
-		"a list in the wrong order where times are equal": {func(b *broken, st store.Store) {
-			b.list = func(ctx context.Context, f store.DeliveryFilter) ([]store.Delivery, error) {
-				list, err := st.Deliveries(ctx, f)
-				slices.SortStableFunc(list, func(a, b store.Delivery) int {
-					if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
-						return c
-					}
-					return int(a.ID - b.ID)
-				})
-				return list, err
-			}
-		}, "deliveries/order"},
-		"a list in a time zone": {func(b *broken, st store.Store) {
-			b.list = func(ctx context.Context, f store.DeliveryFilter) ([]store.Delivery, error) {
-				list, err := st.Deliveries(ctx, f)
-				for i := range list {
-					list[i].CreatedAt = list[i].CreatedAt.In(time.FixedZone("", 3600))
-				}
-				return list, err
-			}
-		}, "values/instants"},
-		"a pause that is only shown": {func(b *broken, st store.Store) {
-			b.update = func(ctx context.Context, e store.Endpoint, c *store.Sealed) (store.Endpoint, error) {
-				active := e.Active
-				e.Active = true
-				e, err := st.UpdateEndpoint(ctx, e, c)
-				e.Active = active
-				return e, err
-			}
-		}, "claim/paused"},
-		"a log without the last attempt": {func(b *broken, st store.Store) {
-			b.rows = func(ctx context.Context, workspaceID, id int64) ([]store.Attempt, error) {
-				rows, err := st.Attempts(ctx, workspaceID, id)
-				return rows[:max(0, len(rows)-1)], err
-			}
-		}, "record/attempts"},
-		"a renewal that loses nothing": {func(b *broken, st store.Store) {
-			b.renew = func(ctx context.Context, leases []store.LeaseRef, until time.Time) ([]int64, error) {
-				_, err := st.Renew(ctx, leases, until)
-				return nil, err
-			}
-		}, "renew/lost"},
-		"a store that panics": {func(b *broken, _ store.Store) {
-			b.claim = func(context.Context, store.ClaimParams) (store.ClaimResult, error) { panic("boom") }
-		}, "claim/lease"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var caught []string
-			for _, promise := range storetest.Cases() {
-				good := memorystore.New(memorystore.Options{})
-				bad := &broken{Store: good}
-				c.breaks(bad, good)
-				if promise.Check(t.Context(), bad) != nil {
-					caught = append(caught, promise.Name)
-				}
-			}
-			require.Contains(t, caught, c.caught)
 		})
 	}
+}
+
+// TestEveryCaseCatchesAFlaw: a case that no store fails proves nothing either.
+func TestEveryCaseCatchesAFlaw(t *testing.T) {
+	caught := map[string]bool{}
+	for _, f := range flaws() {
+		for _, name := range f.caught {
+			caught[name] = true
+		}
+	}
+	var idle []string
+	for _, c := range storetest.Cases() {
+		if !caught[c.Name] {
+			idle = append(idle, c.Name)
+		}
+	}
+	require.Empty(t, idle)
+}
+
+// TestAStoreWithoutFlawsPasses: it is the flaws that are caught.
+func TestAStoreWithoutFlawsPasses(t *testing.T) {
+	storetest.Run(t, func(*testing.T) store.Store { return unbroken(newGood()) })
 }
