@@ -269,18 +269,20 @@ func (m *machine) setClocks(by time.Duration, hosts ...int) {
 	// At an instant at which nothing else happens.
 	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(3 * time.Millisecond / 2)))
 	m.settle()
-	m.mu.Lock()
 	m.furthest = m.furthestWall()
 	for _, host := range hosts {
-		m.clocks[host].step(by)
-		m.tracef("the clock of %c is set by %v", 'A'+host, by)
+		var running *webhook.Dispatcher
+		if p := m.parties[host]; p.running() {
+			running = p.Dispatcher
+		}
+		m.clocks[host].step(by, running)
+		m.notef("the clock of %c is set by %v", 'A'+host, by)
 	}
 	if by > 0 {
 		m.stats.forward++
 	} else {
 		m.stats.back++
 	}
-	m.mu.Unlock()
 	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(time.Millisecond)))
 }
 
