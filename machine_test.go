@@ -266,7 +266,8 @@ func (a alarm) Enabled(_ context.Context, level slog.Level) bool { return level 
 
 func (a alarm) Handle(_ context.Context, r slog.Record) error {
 	switch r.Message {
-	case "webhook: the store failed; trying again", "webhook: panic in the store": // these are injected
+	case "webhook: the store failed; trying again", "webhook: panic in the store",
+		"webhook: panic in an attempt", "webhook: delivery cannot be attempted; it waits": // these are injected
 	default:
 		var text strings.Builder
 		r.Attrs(func(attr slog.Attr) bool { fmt.Fprintf(&text, " %v", attr); return true })

@@ -3,6 +3,8 @@ package webhook_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -13,7 +15,8 @@ import (
 func (m *machine) doBehave() {
 	e := m.anyEndpoint()
 	b := behaviour{
-		kind:    draw(m, "behaviour", "", "", "", "broken", "broken", "busy", "silent", "reset", "trickle", "gone"),
+		kind: draw(m, "behaviour", append([]string{"", "", "", "", "", "broken", "broken", "broken", "busy", "busy", "gone", "panics"},
+			slices.Sorted(maps.Keys(connections))...)...),
 		latency: draw(m, "latency", 0, 0, 20*time.Millisecond, 400*time.Millisecond, 3*time.Second),
 	}
 	if b.kind == "busy" {
