@@ -33,7 +33,7 @@ func clockBubble(t *testing.T, config webhook.Config, test func(w *world, c *hos
 // setClock sets the clock at an instant at which nothing else happens.
 func (w *world) setClock(c *hostClock, by time.Duration) {
 	w.sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(3 * time.Millisecond / 2)))
-	c.step(by)
+	c.step(by, w.Dispatcher)
 	w.sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(time.Millisecond)))
 }
 

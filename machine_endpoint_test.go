@@ -231,7 +231,7 @@ func (m *machine) doRotate() {
 }
 
 func (m *machine) doDelete() {
-	if !m.oneIn(3, "really") {
+	if m.chosen == nil && !m.oneIn(3, "really") {
 		m.Skip("keeping endpoints")
 	}
 	p, e := m.anyParty(), m.anyEndpoint()

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/elido-app/webhook/store"
 )
@@ -30,6 +34,29 @@ var storeFaults = []fault{refuses, losesAnswer, failsAfter, waits, delays, panic
 var storeCalls = []string{
 	"Publish", "CreateEndpoint", "Endpoint", "Endpoints", "UpdateEndpoint", "RotateSecret", "DeleteEndpoint",
 	"Claim", "Record", "Renew", "Release", "Probe", "Deliveries", "Delivery", "Attempts", "Retry", "Recover", "Maintain",
+}
+
+// everyFault lists all that may go wrong, as it is counted.
+func everyFault() (list []string) {
+	for _, call := range storeCalls {
+		for _, f := range storeFaults {
+			list = append(list, call+" "+string(f))
+		}
+	}
+	for kind := range connections {
+		list = append(list, "receiver "+kind)
+	}
+	return list
+}
+
+func TestTheMachineBreaksEveryStoreCall(t *testing.T) {
+	var calls []string
+	for m := range reflect.TypeFor[store.Store]().Methods() {
+		if m.Name != "Close" {
+			calls = append(calls, m.Name)
+		}
+	}
+	require.ElementsMatch(t, calls, storeCalls)
 }
 
 // A mishap is a fault of one store call.

@@ -12,6 +12,7 @@ import (
 // A tenure is a lease as the store gave it.
 type tenure struct {
 	store.LeaseRef
+	seq    int64
 	to     int64 // endpoint
 	key    string
 	holder *party
@@ -70,7 +71,8 @@ func (l ledger) given(now time.Time, p store.LeaseParams, leases []store.Lease, 
 		if lease.DueAt.After(now) {
 			m.failLocked("%s: leased delivery %d, which is not due until %v later", l.p.name, lease.DeliveryID, lease.DueAt.Sub(now))
 		}
-		t := &tenure{LeaseRef: lease.Ref(), to: lease.Target.EndpointID, key: lease.OrderingKey, holder: l.p, given: time.Now(), until: until}
+		m.seq++
+		t := &tenure{LeaseRef: lease.Ref(), seq: m.seq, to: lease.Target.EndpointID, key: lease.OrderingKey, holder: l.p, given: time.Now(), until: until}
 		m.tenures[t.LeaseRef] = t
 		m.tracef("%s: leased delivery %d", l.p.name, t.DeliveryID)
 		before := m.leases[t.DeliveryID]

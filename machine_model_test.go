@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -156,6 +157,9 @@ func (m *machine) observe() {
 	for w := range int64(machineWorkspaces) {
 		m.observeWorkspace(w + 1)
 	}
+	for _, e := range m.endpoints {
+		m.observeEndpoint(e)
+	}
 	for _, id := range m.order {
 		d := m.deliveries[id]
 		if d.round == m.round || d.gone {
@@ -167,6 +171,25 @@ func (m *machine) observe() {
 		d.gone = true
 	}
 	m.check()
+}
+
+// observeEndpoint holds an endpoint against its last version.
+func (m *machine) observeEndpoint(e *endpointModel) {
+	v := e.latest()
+	got, err := m.reader.Endpoint(context.Background(), e.workspace, e.id)
+	switch {
+	case v.deleted:
+		if !errors.Is(err, webhook.ErrNotFound) {
+			m.failf("endpoint %d is deleted: %v", e.id, err)
+		}
+	case err != nil:
+		m.failf("endpoint %d: %v", e.id, err)
+	case got.Active != v.active || got.URL != v.url || got.Headers["X-Tenant"] != v.tenant || got.Rotations != e.rotations ||
+		!e.siem && !slices.Equal(got.Events, v.events) || got.MaxInFlight != v.bound && (got.MaxInFlight != 0 || v.bound != m.config.MaxInFlight):
+		m.failf("endpoint %d is %+v, not %+v after %d rotations", e.id, got, v, e.rotations)
+	case !got.PreviousUntil.Equal(v.previousUntil) && (!got.PreviousUntil.IsZero() || m.furthestWall().Before(v.previousUntil)):
+		m.failf("endpoint %d has an overlap until %v, not %v", e.id, got.PreviousUntil, v.previousUntil)
+	}
 }
 
 // listed reads the log of a workspace, page by page.
@@ -244,13 +267,15 @@ func (m *machine) compare(d *deliveryModel, v *webhook.Delivery) {
 	if v.CompletedAt.IsZero() != (want == webhook.StatusPending) || v.NextAttemptAt.IsZero() == (want == webhook.StatusPending) {
 		m.failLocked("delivery %d is %s, completed at %v, next attempt at %v", d.id, want, v.CompletedAt, v.NextAttemptAt)
 	}
-	if n := len(d.rows); n > 0 && (v.LastStatus != d.rows[n-1].Status || v.LastLatency != d.rows[n-1].Latency || !bytes.Equal(v.LastError, d.rows[n-1].Error)) {
+	panicked := v.Interruptions > 0 && slices.ContainsFunc(m.requests[d.id], func(q *machineRequest) bool { return q.panicked })
+	if n := len(d.rows); n > 0 && (v.LastStatus != d.rows[n-1].Status || v.LastLatency != d.rows[n-1].Latency ||
+		!bytes.Equal(v.LastError, d.rows[n-1].Error) && !panicked) {
 		m.failLocked("delivery %d: its last result is not its last attempt's", d.id)
 	}
 	if want == webhook.StatusPending {
 		m.checkDue(d, v, len(rows))
 	}
-	if v.Interruptions > 0 && m.calm && m.steady {
+	if v.Interruptions > 0 && m.calm && m.steady && !panicked {
 		m.failLocked("delivery %d: %d leases ran out, but nothing happened", d.id, v.Interruptions)
 	}
 	for _, q := range m.requests[d.id] {

@@ -162,6 +162,24 @@ func (m *machine) publish(p *party, events []*plannedEvent, call func([]webhook.
 		}
 		m.stats.events += len(events)
 	}
+	if applied && !said {
+		m.publishAgain(p, events, call)
+	}
+}
+
+// publishAgain does what a publisher does that was not told what became of its
+// events, where they have idempotency keys: nothing more may be stored.
+func (m *machine) publishAgain(p *party, events []*plannedEvent, call func([]webhook.Event) ([]webhook.Receipt, error)) {
+	var again []*plannedEvent
+	for _, e := range events {
+		if e.key == "" {
+			return
+		}
+		next := &plannedEvent{Event: e.Event, key: e.key}
+		m.fill(next, string(e.Data.(json.RawMessage)))
+		again = append(again, next)
+	}
+	m.publish(p, again, call)
 }
 
 // reconstruct makes the receipts that got lost, from the log.

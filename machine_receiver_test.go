@@ -34,6 +34,7 @@ type machineRequest struct {
 	done     time.Time // the body as well; or the crash
 	open     bool
 	cut      bool // ended by the process, perhaps before its time limit
+	panicked bool // within the process
 	status   int
 	postpone func(end time.Time) time.Duration // what Retry-After asks for
 
@@ -60,14 +61,28 @@ func (p *party) RoundTrip(r *http.Request) (*http.Response, error) {
 	m.inspect(q, r, string(body), sight)
 	m.requests[q.delivery] = append(m.requests[q.delivery], q)
 	m.open = append(m.open, q)
-	m.stats.requests++
 	b := behaviour{}
 	if q.to != nil {
 		b = q.to.behaviour
 	}
+	if b.kind != "refused" {
+		m.stats.requests++ // that reached somebody
+	}
+	if b.kind != "" {
+		m.stats.faults["receiver "+b.kind]++
+	}
 	m.mu.Unlock()
 
-	answer, err := p.answer(r.Context(), b, q)
+	defer func() {
+		if q.panicked {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			q.answered = time.Now()
+			m.close(q, 0, false)
+			q.cut = true
+		}
+	}()
+	answer, err := p.answer(r, body, b, q)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q.answered = time.Now()
@@ -81,10 +96,8 @@ func (p *party) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // answer does what the receiver does.
-func (p *party) answer(ctx context.Context, b behaviour, q *machineRequest) (*http.Response, error) {
-	if b.kind == "silent" {
-		b.latency = time.Hour
-	}
+func (p *party) answer(r *http.Request, body []byte, b behaviour, q *machineRequest) (*http.Response, error) {
+	ctx := r.Context()
 	if b.latency > 0 {
 		timer := time.NewTimer(b.latency)
 		defer timer.Stop()
@@ -96,9 +109,10 @@ func (p *party) answer(ctx context.Context, b behaviour, q *machineRequest) (*ht
 			return nil, errDead
 		}
 	}
+	if connection, ok := connections[b.kind]; ok {
+		return connection.carry(r, body)
+	}
 	switch b.kind {
-	case "reset":
-		return nil, io.ErrUnexpectedEOF
 	case "broken":
 		return status(500), nil
 	case "gone":
@@ -113,24 +127,13 @@ func (p *party) answer(ctx context.Context, b behaviour, q *machineRequest) (*ht
 		seconds, _ := strconv.Atoi(b.retryAfter)
 		q.postpone = func(time.Time) time.Duration { return min(time.Duration(seconds)*time.Second, 24*time.Hour) }
 		return status(429, "Retry-After", b.retryAfter), nil
-	case "trickle":
-		r := status(200)
-		r.Body, r.ContentLength = endless{ctx}, -1
-		return r, nil
+	case "panics":
+		q.panicked = true
+		panic("injected")
 	default:
 		return status(204), nil
 	}
 }
-
-// endless is a body that never ends.
-type endless struct{ ctx context.Context }
-
-func (e endless) Read([]byte) (int, error) {
-	<-e.ctx.Done()
-	return 0, e.ctx.Err()
-}
-
-func (endless) Close() error { return nil }
 
 // watchedBody ends its request when it is closed.
 type watchedBody struct {
@@ -248,7 +251,7 @@ func (m *machine) inspect(q *machineRequest, r *http.Request, body string, s sig
 		m.failLocked("%s: request for delivery %d to endpoint %d: %s", q.by.name, q.delivery, q.to.id, problem)
 	}
 	if !s.found {
-		if !q.to.latest().deleted {
+		if !q.to.latest().deleted && !stale {
 			m.failLocked("request for delivery %d, which is not in the log of workspace %d", q.delivery, q.to.workspace)
 		}
 		return
@@ -283,7 +286,7 @@ func (m *machine) inspect(q *machineRequest, r *http.Request, body string, s sig
 		since := m.retried[e]
 		retried := since > 0
 		for _, o := range m.requests[d.ID] {
-			retried = retried && o.seq < since
+			retried = retried && (o.seq < since || q.lease.seq < since)
 		}
 		if !retried {
 			m.failLocked("%s: request for delivery %d of key %q while %d is pending", q.by.name, d.ID, q.key, e)

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -86,9 +87,19 @@ func TestMachine(t *testing.T) {
 			faults := total.faults
 			total.faults = nil
 			t.Logf("%+v, faults:%v", total, faults)
+			if n, _ := strconv.Atoi(flag.Lookup("rapid.checks").Value.String()); n >= longRun {
+				for _, what := range everyFault() {
+					if faults[what] == 0 {
+						t.Errorf("%s: never in %d sequences", what, n)
+					}
+				}
+			}
 		})
 	}
 }
+
+// longRun is how many sequences are enough for everything to happen.
+const longRun = 5000
 
 // keepTrace writes down what led to a failure, which rapid cannot do if races
 // make the same steps take another course the next time.
@@ -266,7 +277,8 @@ func (a alarm) Enabled(_ context.Context, level slog.Level) bool { return level 
 
 func (a alarm) Handle(_ context.Context, r slog.Record) error {
 	switch r.Message {
-	case "webhook: the store failed; trying again", "webhook: panic in the store": // these are injected
+	case "webhook: the store failed; trying again", "webhook: panic in the store",
+		"webhook: panic in an attempt", "webhook: delivery cannot be attempted; it waits": // these are injected
 	default:
 		var text strings.Builder
 		r.Attrs(func(attr slog.Attr) bool { fmt.Fprintf(&text, " %v", attr); return true })

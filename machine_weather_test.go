@@ -3,6 +3,8 @@ package webhook_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -13,7 +15,8 @@ import (
 func (m *machine) doBehave() {
 	e := m.anyEndpoint()
 	b := behaviour{
-		kind:    draw(m, "behaviour", "", "", "", "broken", "broken", "busy", "silent", "reset", "trickle", "gone"),
+		kind: draw(m, "behaviour", append([]string{"", "", "", "", "", "broken", "broken", "broken", "busy", "busy", "gone", "panics"},
+			slices.Sorted(maps.Keys(connections))...)...),
 		latency: draw(m, "latency", 0, 0, 20*time.Millisecond, 400*time.Millisecond, 3*time.Second),
 	}
 	if b.kind == "busy" {
@@ -269,18 +272,20 @@ func (m *machine) setClocks(by time.Duration, hosts ...int) {
 	// At an instant at which nothing else happens.
 	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(3 * time.Millisecond / 2)))
 	m.settle()
-	m.mu.Lock()
 	m.furthest = m.furthestWall()
 	for _, host := range hosts {
-		m.clocks[host].step(by)
-		m.tracef("the clock of %c is set by %v", 'A'+host, by)
+		var running *webhook.Dispatcher
+		if p := m.parties[host]; p.running() {
+			running = p.Dispatcher
+		}
+		m.clocks[host].step(by, running)
+		m.notef("the clock of %c is set by %v", 'A'+host, by)
 	}
 	if by > 0 {
 		m.stats.forward++
 	} else {
 		m.stats.back++
 	}
-	m.mu.Unlock()
 	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(time.Millisecond)))
 }
 

@@ -73,9 +73,8 @@ func (q *Queue) release(leases []store.Lease) {
 	for i := range leases {
 		releases[i].LeaseRef = leases[i].Ref()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
-	defer cancel()
-	if err := q.cfg.Store.Release(ctx, releases); err != nil {
+	err := q.call(context.Background(), func(ctx context.Context) error { return q.cfg.Store.Release(ctx, releases) })
+	if err != nil {
 		q.cfg.Logger.Warn("webhook: leases could not be given back; they run out by themselves", "count", len(leases), "error", err)
 	}
 }
