@@ -2,13 +2,14 @@ package main
 
 // The packages whose tests notice.
 const (
-	root   = "."
-	egress = "./internal/egress"
-	scrub  = "./internal/scrub"
-	sig    = "./internal/sig"
-	verify = "./verify"
-	memory = "./store_memory"
-	sqlite = "./store_sqlite"
+	root     = "."
+	egress   = "./internal/egress"
+	scrub    = "./internal/scrub"
+	sig      = "./internal/sig"
+	verify   = "./verify"
+	contract = "./store"
+	memory   = "./store_memory"
+	sqlite   = "./store_sqlite"
 )
 
 var table = []mutant{
@@ -562,7 +563,7 @@ var table = []mutant{
 		file: "store/params.go",
 		old:  "	if count < 5 {",
 		new:  "	if count < 50 {",
-		pkg:  memory, run: "TestStore/lease/retake_delay",
+		pkg:  contract, run: "TestRetakeDelay",
 	},
 
 	// SQLite.
