@@ -157,6 +157,8 @@ func TestRetryAfterPostponesButNeverBringsForward(t *testing.T) {
 		"99999999999999999999":          24 * time.Hour,
 		"Wed, 01 Jan 9999 00:00:00 GMT": 24 * time.Hour,
 		"Sat, 01 Jan 2000 00:30:00 GMT": 30 * time.Minute, // the bubble's time is 2000-01-01
+		"Sun, 02 Jan 2000 00:00:00 GMT": 24 * time.Hour,
+		"Sun, 02 Jan 2000 00:00:01 GMT": 24 * time.Hour,
 		"Fri, 31 Dec 1999 00:30:00 GMT": 5 * time.Minute,
 		"-5":                            5 * time.Minute,
 		"1e308":                         5 * time.Minute,

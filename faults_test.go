@@ -309,9 +309,9 @@ func TestALateLeaseDoesNotRaiseMaxInFlightAgain(t *testing.T) {
 func TestRunOnceStartsNothingOnALeaseThatMayRunOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: memorystore.New(memorystore.Options{})}
-		a, b := newWorld(t, f, webhook.Config{}), newWorld(t, f.Store, webhook.Config{})
+		a := newWorld(t, f, webhook.Config{})
+		b := newWorld(t, f.Store, webhook.Config{Egress: webhook.Egress{Transport: a.net}})
 		defer func() { b.stop() }()
-		b.net = a.net
 		a.net.set(slowly(9 * time.Second))
 		a.endpoint(webhook.EndpointParams{})
 		a.publish(webhook.Event{})
@@ -383,6 +383,19 @@ func TestAPanickingSchemeDoesNotLogTheSecret(t *testing.T) {
 		require.NoError(w, err)
 		require.Contains(w, w.log.String(), "panic in an attempt")
 		require.NotContains(w, w.log.String()+string(w.delivery(id).LastError), secret.Reveal()[6:])
+	})
+}
+
+func TestASchemeThatPanicsOverASecretDoesNotShowIt(t *testing.T) {
+	const own = "whsec_a-secret-that-no-scheme-likes"
+	panicking := hostScheme(func(s webhook.Secret) (webhook.SignFunc, error) { panic("cannot prepare " + s.Reveal()) })
+	bubble(t, webhook.Config{Signer: webhook.Signer{Schemes: []webhook.Scheme{panicking}}}, func(w *world) {
+		_, _, err := w.CreateEndpoint(w.Context(), webhook.EndpointParams{
+			WorkspaceID: workspace, URL: "https://example.com/", Events: []string{"link.*"}, Secret: webhook.NewSecret(own),
+		})
+		invalid(w, err, "secret")
+		require.Contains(w, err.Error(), "panicked")
+		require.NotContains(w, err.Error()+w.log.String(), own[6:])
 	})
 }
 

@@ -122,6 +122,7 @@ func FuzzRetryAfter(f *testing.F) {
 	} {
 		f.Add(value, int64(1830297600), uint32(0), int32(1800), uint32(300), uint8(0))
 		f.Add(value, int64(253402300799), uint32(999_999_999), int32(-1), uint32(0), uint8(255))
+		f.Add(value, int64(1830297600), uint32(1), int32(86401), uint32(86400e3), uint8(1)) // beyond 24 hours
 	}
 	f.Fuzz(func(t *testing.T, value string, seconds int64, ns uint32, distance int32, delay uint32, jitter uint8) {
 		// Any instant of the years 1970 to 9999.

@@ -2,13 +2,14 @@ package main
 
 // The packages whose tests notice.
 const (
-	root   = "."
-	egress = "./internal/egress"
-	scrub  = "./internal/scrub"
-	sig    = "./internal/sig"
-	verify = "./verify"
-	memory = "./store_memory"
-	sqlite = "./store_sqlite"
+	root     = "."
+	egress   = "./internal/egress"
+	scrub    = "./internal/scrub"
+	sig      = "./internal/sig"
+	verify   = "./verify"
+	contract = "./store"
+	memory   = "./store_memory"
+	sqlite   = "./store_sqlite"
 )
 
 var table = []mutant{
@@ -222,7 +223,7 @@ var table = []mutant{
 		file: "retry.go",
 		old:  "	if date.After(now.Add(retryAfterMost)) {",
 		new:  "	if date.After(now.Add(1000 * retryAfterMost)) {",
-		pkg:  root, run: "FuzzRetryAfter",
+		pkg:  root, run: "TestRetryAfterPostponesButNeverBringsForward",
 	}, {
 		name: "jitter shortens",
 		file: "retry.go",
@@ -255,8 +256,8 @@ var table = []mutant{
 		name: "a lane widens beyond its bound",
 		file: "internal/queue/lane.go",
 		old:  "			l.limit = min(l.bound, 2*l.limit)",
-		new:  "			l.limit = 2 * l.limit",
-		pkg:  root, run: "TestRunOnceBesideRunKeepsMaxInFlight|TestMaxInFlightHolds",
+		new:  "			l.limit = min(2*l.bound, 2*l.limit)",
+		pkg:  root, run: "TestMaxInFlightHolds",
 	}, {
 		name: "a request starts on a lease that is about to end",
 		file: "internal/queue/flight.go",
@@ -393,7 +394,13 @@ var table = []mutant{
 		name: "a panicking scheme's value, with the secret in it, is an error",
 		file: "signer.go",
 		old:  "		if recover() != nil { // the value may hold the secret\n			err = errors.New(\"the signature scheme panicked\")",
-		new:  "		if p := recover(); p != nil {\n			err = fmt.Errorf(\"the signature scheme panicked: %v\", p)",
+		new:  "		if p := recover(); p != nil {\n			text, _ := p.(string)\n			err = errors.New(\"the signature scheme panicked: \" + text)",
+		pkg:  root, run: "TestASchemeThatPanicsOverASecretDoesNotShowIt",
+	}, {
+		name: "a panicking scheme's value, with the secret in it, is logged",
+		file: "internal/queue/flight.go",
+		old:  "				\"panic\", fmt.Sprintf(\"%T\", p),",
+		new:  "				\"panic\", fmt.Sprintf(\"%v\", p),",
 		pkg:  root, run: "TestAPanickingSchemeDoesNotLogTheSecret",
 	},
 
@@ -574,7 +581,7 @@ var table = []mutant{
 		file: "store/params.go",
 		old:  "	if count < 5 {",
 		new:  "	if count < 50 {",
-		pkg:  memory, run: "TestStore/lease/retake_delay",
+		pkg:  contract, run: "TestRetakeDelay",
 	},
 
 	// SQLite.
