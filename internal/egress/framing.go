@@ -55,8 +55,8 @@ type framing struct {
 	chunk int64  // chunk size so far
 	sized bool   // chunk has a digit
 	head  []byte // of a head that came in pieces
-	lines int    // of a head so far
-	long  bool   // a head had too many
+	lines int    // of heads so far, those of 1xx answers included
+	long  bool   // there were too many
 	blank bool   // the trailer line so far is empty
 }
 
@@ -179,14 +179,14 @@ func (f *framing) takeHead(p []byte) []byte {
 	if !f.long {
 		f.at, f.left = readHead(head[:end])
 	}
-	f.head, f.lines = f.head[:0], 0
+	f.head = f.head[:0]
 	if cap(f.head) > 4<<10 {
 		f.head = nil // an idle connection need not hold on to it
 	}
 	return rest
 }
 
-// count counts lines of a head.
+// count counts lines of heads.
 func (f *framing) count(p []byte) {
 	if f.lines += bytes.Count(p, []byte("\n")); f.lines > headerLines {
 		f.at, f.long, f.head = lost, true, nil

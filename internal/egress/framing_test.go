@@ -74,7 +74,8 @@ func TestHeadsOfManyLines(t *testing.T) {
 		{head(headerLines), 200},
 		{head(headerLines + 1), 0},
 		{"HTTP/1.1 200 OK\n" + strings.Repeat("A:\n", 4*headerLines), 0}, // and no end
-		{strings.Repeat("HTTP/1.1 103 E\nA:\n\n", headerLines) + head(3), 200},
+		{strings.Repeat("HTTP/1.1 103 E\nA:\n\n", headerLines/3-1) + head(4), 200},
+		{strings.Repeat("HTTP/1.1 103 E\nA:\n\n", headerLines/3-1) + head(5), 0},
 	} {
 		for _, whole := range []bool{true, false} {
 			r := serve(t, func(c net.Conn, n int64) bool {
