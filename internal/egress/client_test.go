@@ -387,10 +387,10 @@ func TestNewNamesTheOption(t *testing.T) {
 }
 
 func TestFailureTexts(t *testing.T) {
-	for f := RequestFailed; f <= ProxyFailed; f++ {
+	for f := RequestFailed; f <= ChainTooLong; f++ {
 		require.NotEmpty(t, failureTexts[f])
 	}
-	require.Len(t, failureTexts, int(ProxyFailed)+1)
+	require.Len(t, failureTexts, int(ChainTooLong)+1)
 	require.Equal(t, "the request failed", Failure(0).Error())
 	require.Equal(t, "the request failed", Failure(255).Error())
 }

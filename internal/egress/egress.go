@@ -35,7 +35,7 @@ const (
 
 	defaultIdlePerHost = 8
 
-	handshakeLimit = 64 << 10 // of what a server may send before TLS is up
+	handshakeLimit = 32 << 10 // of what a server may send before TLS is up
 	sessionLimit   = 16 << 10 // of what is kept of a TLS session, to resume it
 
 	headerLimit = 64 << 10 // of an answer's status line and headers, 1xx answers included

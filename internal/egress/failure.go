@@ -39,6 +39,7 @@ const (
 	AnswerTooLarge                          // headers over the limit, 1xx answers included
 	AnswerMalformed                         // not HTTP/1.x
 	ProxyFailed                             // the proxy gave no connection
+	ChainTooLong                            // the server's part of the TLS handshake is over the limit
 )
 
 var failureTexts = [...]string{
@@ -62,6 +63,7 @@ var failureTexts = [...]string{
 	AnswerTooLarge:       "the answer's headers are too large",
 	AnswerMalformed:      "the answer is not valid HTTP",
 	ProxyFailed:          "the proxy gave no connection",
+	ChainTooLong:         "TLS: the certificate chain is too long",
 }
 
 func (f Failure) Error() string {
