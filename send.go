@@ -96,7 +96,7 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 	}
 	header, logged := r.headers(f.Lease, started)
 	answer := s.client.Do(f.Context(), egress.Request{
-		URL: r.url, Header: header, Body: f.Lease.Payload, Sending: f.Sending,
+		URL: r.url, Header: header, Body: f.Lease.Payload, Sending: f.Sending, Began: f.Began,
 	}, f.Answered)
 	if answer.Status == 0 && f.Stopped() {
 		return queue.Result{Interrupted: true}

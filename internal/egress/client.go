@@ -30,6 +30,12 @@ type Request struct {
 	// is written: false keeps the request from going out. It may be asked
 	// again, should net/http have to take another connection.
 	Sending func() bool
+
+	// Began, set if Sending is, is called when the first bytes were written,
+	// which is some moments after Sending was asked; at once where that cannot
+	// be seen, which is behind a proxy. It may be called again, or never if
+	// there comes nothing of the request.
+	Began func()
 }
 
 // An Answer is what became of a [Request]. Err is nil once a status line and
@@ -119,11 +125,22 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 			if !r.Sending() {
 				return nil, Cancelled
 			}
+			if req.Body == http.NoBody {
+				r.Began()
+			} else {
+				req.Body = &firstRead{req.Body, r.Began}
+			}
 		} else {
 			req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 				GotConn: func(info httptrace.GotConnInfo) {
 					if !r.Sending() {
 						_ = info.Conn.Close()
+						return
+					}
+					if conn, ok := info.Conn.(*exactConn); ok {
+						conn.began.Store(&r.Began)
+					} else {
+						r.Began()
 					}
 				},
 			}))
@@ -139,6 +156,17 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 		answer.Body = http.NoBody
 	}
 	return answer, nil
+}
+
+// firstRead is a request's body that tells when it is first read.
+type firstRead struct {
+	io.ReadCloser
+	began func()
+}
+
+func (b *firstRead) Read(p []byte) (int, error) {
+	b.began()
+	return b.ReadCloser.Read(p)
 }
 
 // buffers holds what bodies of unknown or great length are read into.

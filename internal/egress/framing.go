@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"strconv"
+	"sync/atomic"
 )
 
 // An exactConn gives up its connection when a receiver sends more than one
@@ -19,6 +20,16 @@ import (
 type exactConn struct {
 	net.Conn
 	framing framing
+	began   atomic.Pointer[func()] // told of the next write
+}
+
+// Write is where a request begins.
+func (c *exactConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if began := c.began.Swap(nil); began != nil {
+		(*began)()
+	}
+	return n, err
 }
 
 func (c *exactConn) Read(p []byte) (int, error) {
