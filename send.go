@@ -114,7 +114,7 @@ func (s *sender) Send(f *queue.Flight, prepared any) queue.Result {
 	}
 	body, header, logged := r.request(f.Lease, started)
 	answer := s.client.Do(f.Context(), egress.Request{
-		URL: r.url, Header: header, Body: body, Sending: f.Sending,
+		URL: r.url, Header: header, Body: body, Sending: f.Sending, Began: f.Began,
 	}, f.Answered)
 	if answer.Status == 0 && f.Stopped() {
 		return queue.Result{Interrupted: true}

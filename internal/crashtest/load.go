@@ -32,7 +32,7 @@ func (c *child) load(ctx context.Context) {
 		{100 * time.Millisecond, func(r *rand.Rand, _ string) error {
 			return c.publish(ctx, publishKeyed, fmt.Sprintf("key%d", r.IntN(keys)))
 		}},
-		{120 * time.Millisecond, func(r *rand.Rand, _ string) error { return c.again(ctx, r) }},
+		{60 * time.Millisecond, func(r *rand.Rand, _ string) error { return c.again(ctx, r) }},
 		{200 * time.Millisecond, func(r *rand.Rand, _ string) error { return c.rotate(ctx, r) }},
 	}
 	if c.handle.InTx != nil {
@@ -72,7 +72,8 @@ func (c *child) ordered(ctx context.Context, r *rand.Rand, marker string) error 
 
 // again retries something by hand.
 func (c *child) again(ctx context.Context, r *rand.Rand) error {
-	page, err := c.Deliveries(ctx, webhook.DeliveryQuery{WorkspaceID: workspace, Limit: 50, Offset: r.IntN(50)})
+	ended := []webhook.Status{webhook.StatusDelivered, webhook.StatusFailed}[r.IntN(2)]
+	page, err := c.Deliveries(ctx, webhook.DeliveryQuery{WorkspaceID: workspace, Status: ended, Limit: 20})
 	if err != nil || len(page.Deliveries) == 0 {
 		return err
 	}

@@ -105,7 +105,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, h *http.Request) {
 		w.WriteHeader(q.Status)
 		return
 	}
-	if q.Seq%2 == 0 {
+	if q.Seq%4 == 0 {
 		select {
 		case <-h.Context().Done():
 		case <-time.After(silence):

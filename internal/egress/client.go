@@ -28,8 +28,14 @@ type Request struct {
 
 	// Sending, if not nil, is asked when there is a connection and before a byte
 	// is written: false keeps the request from going out. It may be asked
-	// again, should net/http have to take another connection.
+	// again, should the request have to take another connection.
 	Sending func() bool
+
+	// Began, set if Sending is, is called when the first bytes were written,
+	// which is some moments after Sending was asked; at once where that cannot
+	// be seen, which is behind a proxy. It may be called again, or never if
+	// there comes nothing of the request.
+	Began func()
 }
 
 // An Answer is what became of a [Request]. Err is nil once a status line and
@@ -88,10 +94,18 @@ func (c *Client) Do(ctx context.Context, r Request, answered func()) Answer {
 // host's or a proxy.
 func (c *Client) roundTrip(ctx context.Context, r *Request, answered func()) (exchange, error) {
 	if c.wire == nil {
-		if r.Sending != nil && !r.Sending() { // this is as close as it gets
-			return exchange{}, Cancelled
+		req := c.request(ctx, r)
+		if r.Sending != nil { // this is as close as it gets
+			if !r.Sending() {
+				return exchange{}, Cancelled
+			}
+			if req.Body == http.NoBody {
+				r.Began()
+			} else {
+				req.Body = &firstRead{req.Body, r.Began}
+			}
 		}
-		return c.through(c.request(ctx, r), answered)
+		return c.through(req, answered)
 	}
 	if c.options.Proxy == nil {
 		return c.wire.do(ctx, r, answered)
@@ -106,7 +120,12 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, answered func()) (ex
 	connected := false
 	ctx = httptrace.WithClientTrace(context.WithValue(ctx, proxyKey{}, proxy), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			if connected = true; r.Sending != nil && !r.Sending() {
+			connected = true
+			switch {
+			case r.Sending == nil:
+			case r.Sending():
+				r.Began()
+			default:
 				_ = info.Conn.Close()
 			}
 		},
@@ -155,6 +174,17 @@ func (c *Client) through(req *http.Request, answered func()) (x exchange, err er
 	}
 	_ = x.answer.Body.Close()
 	return x, nil
+}
+
+// firstRead is a request's body that tells when it is first read.
+type firstRead struct {
+	io.ReadCloser
+	began func()
+}
+
+func (b *firstRead) Read(p []byte) (int, error) {
+	b.began()
+	return b.ReadCloser.Read(p)
 }
 
 // buffers holds what bodies of unknown or great length are read into.

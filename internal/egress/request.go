@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -50,19 +49,29 @@ func (c *conn) send(r *Request) (*upload, error) {
 	}
 	if len(r.Body) <= alongside {
 		*buf = append(head, r.Body...)
-		n, err := c.Write(*buf)
-		if err != nil && n == 0 && c.used {
-			return nil, errUnsent
-		}
-		return &upload{}, nil
+		return &upload{}, c.begin(r, *buf)
+	}
+	if err := c.begin(r, head); err != nil {
+		return nil, err
 	}
 	u := &upload{done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
-		parts := net.Buffers{append([]byte(nil), head...), r.Body}
-		_, u.err = parts.WriteTo(c.Conn)
+		_, u.err = c.Write(r.Body)
 	}()
 	return u, nil
+}
+
+// begin writes the first bytes of a request.
+func (c *conn) begin(r *Request, b []byte) error {
+	n, err := c.Write(b)
+	if n == 0 && err != nil && c.used {
+		return errUnsent
+	}
+	if r.Began != nil {
+		r.Began()
+	}
+	return nil
 }
 
 // appendHead appends the request line and the headers (RFC 9112 §3 and §5).

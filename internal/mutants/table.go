@@ -267,8 +267,8 @@ var table = []mutant{
 	}, {
 		name: "a fence lets pass what is being dialled",
 		file: "internal/queue/flight.go",
-		old:  "	if f.state.CompareAndSwap(notSent, cancelled) {",
-		new:  "	if f.state.Load() == cancelled {",
+		old:  "	g.fenced = true\n	if !g.passed {\n",
+		new:  "	if g.fenced {\n",
 		pkg:  root, run: "TestNothingOldGoesOutAfterTheCallReturned",
 	}, {
 		name: "pausing does not fence",

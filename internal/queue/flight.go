@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,39 +34,69 @@ type Flight struct {
 	deadline atomic.Int64  // time.Duration since the queue's epoch
 	timer    *time.Timer   // in RunOnce, instead of the deadline
 	slow     bool
-	state    atomic.Int32
-	fenced   atomic.Bool // what goes out from now on would go out too late
+	gate     gate
 }
 
-// The states of a flight.
-const (
-	notSent   = iota // signing, dialling
-	sent             // the request goes out, or has
-	cancelled        // it must not any more
-)
+// A gate is where the request of an attempt goes out, or is kept from it because
+// its endpoint changed.
+type gate struct {
+	mu      sync.Mutex
+	fenced  bool          // nothing goes out any more
+	passed  bool          // a request was let out
+	refused bool          // one was not
+	going   bool          // one was let out, and has not begun yet
+	begun   chan struct{} // closed when it has; made for who waits for it
+}
 
 // Context ends with the attempt's time limit, or when the queue cuts it.
 func (f *Flight) Context() context.Context { return f.ctx }
 
 // Sending asks whether the request may go out, and says that it does. Once a
-// Fence has returned, a request of an older revision may not.
+// Fence has returned, a request of an older revision may not. It may be asked
+// again if the request has to take another way.
 func (f *Flight) Sending() bool {
-	if f.fenced.Load() {
+	g := &f.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fenced {
+		g.refused = true
 		return false
 	}
-	return f.state.CompareAndSwap(notSent, sent) || f.state.Load() == sent
+	g.passed, g.going = true, true
+	return true
+}
+
+// Began says that the request, which was let out, is on its way: a Fence that
+// comes between has waited for it.
+func (f *Flight) Began() {
+	g := &f.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.going = false
+	if g.begun != nil {
+		close(g.begun)
+		g.begun = nil
+	}
 }
 
 // fenceFor keeps the request from going out, if it has not yet, where it is for
-// an older revision of an endpoint.
-func (f *Flight) fenceFor(endpointID, revision int64) {
+// an older revision of an endpoint. One that is about to begin cannot be held
+// back: what is returned then, and not nil, is closed when it has.
+func (f *Flight) fenceFor(endpointID, revision int64) (begun <-chan struct{}) {
 	if f.Lease.Target.EndpointID != endpointID || f.Lease.Target.Revision >= revision {
-		return
+		return nil
 	}
-	f.fenced.Store(true)
-	if f.state.CompareAndSwap(notSent, cancelled) {
+	g := &f.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fenced = true
+	if !g.passed {
 		f.cancel(errFenced)
 	}
+	if g.going && g.begun == nil {
+		g.begun = make(chan struct{})
+	}
+	return g.begun
 }
 
 // Answered says that status and headers are there: from now on the body has
@@ -81,8 +112,13 @@ func (f *Flight) Answered() {
 // TimedOut reports whether the attempt ended by its time limit.
 func (f *Flight) TimedOut() bool { return errors.Is(context.Cause(f.ctx), errTimeLimit) }
 
-// Stopped reports whether the attempt was cut by us.
-func (f *Flight) Stopped() bool { return f.ctx.Err() != nil && !f.TimedOut() }
+// Stopped reports whether the attempt was cut by us, or not let out.
+func (f *Flight) Stopped() bool {
+	f.gate.mu.Lock()
+	refused := f.gate.refused
+	f.gate.mu.Unlock()
+	return refused || f.ctx.Err() != nil && !f.TimedOut()
+}
 
 // interruptedOften is from how many interruptions on a delivery is suspected, and
 // waits before it is taken again (store.RetakeDelay).
@@ -118,6 +154,7 @@ func (q *Queue) send(f *Flight) (result Result) {
 				"panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			result = Result{Unready: errors.New("the attempt panicked; see the log")}
 		}
+		f.Began() // or never will
 		f.cancel(nil)
 	}()
 	if l := f.Lease; l.Interruptions >= interruptedOften {

@@ -152,25 +152,49 @@ func (q *Queue) rooms() map[int64]int {
 	return rooms
 }
 
-// Fence makes sure that no request for an older revision of an endpoint goes out
+// Fence makes sure that no request for an older revision of an endpoint begins
 // after it returns: what waits in the lane goes back to the store, and so does
-// what is being signed or dialled.
+// what is being signed or dialled. What is about to begin, Fence waits for.
 func (q *Queue) Fence(endpointID, revision int64) {
 	q.mu.Lock()
-	q.fence(endpointID, revision)
+	going := q.fence(endpointID, revision)
 	q.unlock()
-}
-
-func (q *Queue) fence(endpointID, revision int64) {
-	if f, ok := q.fences[endpointID]; ok && f.revision >= revision {
+	if len(going) == 0 {
 		return
 	}
-	q.fences[endpointID] = fence{revision: revision, until: time.Now().Add(2 * q.cfg.Lease)}
+	patience := time.NewTimer(beginTime)
+	defer patience.Stop()
+	for _, begun := range going {
+		select {
+		case <-begun:
+		case <-patience.C:
+			return
+		}
+	}
+}
+
+// beginTime is how long a Fence waits for requests that are about to begin. It
+// takes no longer than one write to a connection that nothing else is written to.
+const beginTime = time.Second
+
+// fence is Fence but for the waiting. It returns what to wait for.
+func (q *Queue) fence(endpointID, revision int64) (going []<-chan struct{}) {
+	known := q.fences[endpointID].revision >= revision
+	if !known {
+		q.fences[endpointID] = fence{revision: revision, until: time.Now().Add(2 * q.cfg.Lease)}
+	}
 	for _, f := range q.flights {
-		f.fenceFor(endpointID, revision)
+		if begun := f.fenceFor(endpointID, revision); begun != nil {
+			going = append(going, begun)
+		}
 	}
 	for f := range q.alone {
-		f.fenceFor(endpointID, revision)
+		if begun := f.fenceFor(endpointID, revision); begun != nil {
+			going = append(going, begun)
+		}
+	}
+	if known {
+		return going
 	}
 	if l := q.lanes[endpointID]; l != nil {
 		for _, it := range l.drain() {
@@ -184,6 +208,7 @@ func (q *Queue) fence(endpointID, revision int64) {
 	}
 	q.due(time.Now())
 	q.poke()
+	return going
 }
 
 func newToken() int64 { return rand.Int64N(1<<63-2) + 1 }

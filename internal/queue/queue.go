@@ -40,9 +40,9 @@ type Sender interface {
 	// waiting, with the error as their last.
 	Prepare(t *store.Target) (any, error)
 
-	// Send makes one attempt. It asks f.Sending just before the request goes out
-	// and calls f.Answered when status and headers are there. It returns when
-	// f.Context is done.
+	// Send makes one attempt. It asks f.Sending just before the request goes out,
+	// calls f.Began as soon as it does, and f.Answered when status and headers
+	// are there. It returns when f.Context is done.
 	Send(f *Flight, prepared any) Result
 }
 
