@@ -67,7 +67,7 @@ func wait(number string) time.Duration {
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	switch {
-	case math.IsInf(f, 1) || f >= waitMost.Seconds(): // out of range is an error, and long
+	case f >= waitMost.Seconds(): // also what is out of range, infinite and an error
 		return waitMost
 	case err != nil:
 		return 0
