@@ -256,7 +256,7 @@ var valueFlaws = []flaw{
 		}
 	}, []string{"instants/kept by changes"}},
 
-	{"a renewal and a release that round instants", func(b *broken, good store.Store) {
+	{"a renewal that rounds instants", func(b *broken, good store.Store) {
 		b.renew = func(ctx context.Context, leases []store.LeaseRef, until time.Time) ([]int64, error) {
 			return good.Renew(ctx, leases, until.Round(time.Millisecond))
 		}

@@ -26,8 +26,11 @@ import (
 	"github.com/elido-app/webhook/store"
 )
 
-// caseTimeout bounds one case, so that a store which hangs fails it.
-const caseTimeout = 2 * time.Minute
+// These bound one case, so that a store which hangs fails it.
+const (
+	caseTimeout = 2 * time.Minute
+	costTimeout = 10 * time.Minute // it stores a lot
+)
 
 // Case is one promise of the contract. Those whose names begin with "cost/"
 // measure: they compare how long calls take with little and with much in the
@@ -61,11 +64,15 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			if testing.Short() && strings.HasPrefix(c.Name, "cost/") {
-				t.Skip("it measures, with much in the store")
+			timeout := caseTimeout
+			if strings.HasPrefix(c.Name, "cost/") {
+				timeout = costTimeout
+				if testing.Short() {
+					t.Skip("it measures, with much in the store")
+				}
 			}
 			st := open(t)
-			ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			if err := c.Check(ctx, st); err != nil {
 				t.Errorf("broken promise: %s\n%v", c.Promise, err)
