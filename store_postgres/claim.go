@@ -81,7 +81,7 @@ const (
 				d.total_attempts, d.interruptions
 		)
 		SELECT t.id, t.endpoint_id, t.due_at, t.ordering_key, t.created_at, t.attempts, t.budget, t.total_attempts,
-			t.interruptions, e.id, e.type, e.payload
+			t.interruptions, e.id, e.type, e.payload, e.trace
 		FROM taken t JOIN webhook_events e ON e.seq = t.event_seq`
 )
 
@@ -257,19 +257,19 @@ func (c *claiming) take(visits []visit) error {
 	var (
 		id, endpointID, dueAt, createdAt       int64
 		attempts, budget, total, interruptions int
-		key, payload                           []byte
+		key, payload, trace                    []byte
 		eventID, eventType                     string
 	)
 	c.tx.queue(claimDue, ids, room, since, c.now, a.remaining(), a.token, a.until).Query(each(func() error {
 		e := byID[endpointID]
 		c.result.Leases = append(c.result.Leases, store.Lease{
 			DeliveryID: id, WorkspaceID: e.workspaceID, Token: a.token, Until: at(a.until),
-			EventID: eventID, EventType: eventType, OrderingKey: string(key), Payload: payload,
+			EventID: eventID, EventType: eventType, OrderingKey: string(key), Trace: string(trace), Payload: payload,
 			CreatedAt: at(createdAt), DueAt: at(dueAt),
 			Attempts: attempts, Budget: budget, TotalAttempts: total, Interruptions: interruptions, Target: e.target,
 		})
 		return nil
-	}, &id, &endpointID, &dueAt, &key, &createdAt, &attempts, &budget, &total, &interruptions, &eventID, &eventType, &payload))
+	}, &id, &endpointID, &dueAt, &key, &createdAt, &attempts, &budget, &total, &interruptions, &eventID, &eventType, &payload, &trace))
 	first := c.tx.refreshLanes(ids)
 	if err := c.tx.send(); err != nil {
 		return err

@@ -15,7 +15,10 @@ const selectProbe = `SELECT c.revision,
 	(SELECT min(d.due_at) FROM webhook_deliveries d JOIN webhook_endpoints p ON p.id = d.endpoint_id AND p.active
 		WHERE d.state = 3),
 	ARRAY(SELECT e.id FROM webhook_endpoints e WHERE e.revision > $1 AND $1 <> 0 ORDER BY e.revision, e.id),
-	ARRAY(SELECT e.revision FROM webhook_endpoints e WHERE e.revision > $1 AND $1 <> 0 ORDER BY e.revision, e.id)
+	ARRAY(SELECT e.revision FROM webhook_endpoints e WHERE e.revision > $1 AND $1 <> 0 ORDER BY e.revision, e.id),
+	(SELECT count(*) FROM (SELECT 1 FROM webhook_endpoints p
+		CROSS JOIN LATERAL (SELECT 1 FROM webhook_deliveries d WHERE d.endpoint_id = p.id AND d.state = 0 AND d.due_at <= $2 LIMIT $3) d
+		WHERE p.id = ANY(ARRAY(SELECT l.endpoint_id FROM webhook_lanes l WHERE l.next_due <= $2)) AND p.active LIMIT $3) n)
 	FROM webhook_counter c WHERE c.id = 1`
 
 // Probe implements store.Store.
@@ -25,10 +28,11 @@ func (s *Store) Probe(ctx context.Context, p store.ProbeParams) (result store.Pr
 			revision               int64
 			lane, leaseEnd, arrive *int64
 			ids, revisions         []int64
+			due                    int
 		)
 		result = store.ProbeResult{}
-		tx.queue(selectProbe, p.Since).Query(each(func() error { return nil },
-			&revision, &lane, &leaseEnd, &arrive, &ids, &revisions))
+		tx.queue(selectProbe, p.Since, p.Now.UnixMilli(), max(p.Count, 0)).Query(each(func() error { return nil },
+			&revision, &lane, &leaseEnd, &arrive, &ids, &revisions, &due))
 		if err := tx.send(); err != nil {
 			return err
 		}
@@ -41,7 +45,7 @@ func (s *Store) Probe(ctx context.Context, p store.ProbeParams) (result store.Pr
 				next.add(*ms)
 			}
 		}
-		result.NextDue, result.Revision = next.instant(), revision
+		result.NextDue, result.Revision, result.Due = next.instant(), revision, due
 		for i, id := range ids {
 			result.Changed = append(result.Changed, store.EndpointChange{EndpointID: id, Revision: revisions[i]})
 		}

@@ -25,10 +25,10 @@ const (
 			AND d.ordering_key IS NOT NULL AND d.state < 4 LIMIT 1) p`
 	selectDegraded = `SELECT id FROM webhook_endpoints WHERE id = ANY($1::bigint[]) AND degraded_until > $2`
 
-	insertEvents = `INSERT INTO webhook_events (seq, id, workspace_id, type, occurred_at, deliveries, payload)
-		SELECT seq, id, workspace_id, type, occurred_at, deliveries::bigint[], payload
-		FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::bytea[])
-			AS e(seq, id, workspace_id, type, occurred_at, deliveries, payload)`
+	insertEvents = `INSERT INTO webhook_events (seq, id, workspace_id, type, occurred_at, deliveries, payload, trace)
+		SELECT seq, id, workspace_id, type, occurred_at, deliveries::bigint[], payload, trace
+		FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::bytea[], $8::bytea[])
+			AS e(seq, id, workspace_id, type, occurred_at, deliveries, payload, trace)`
 	insertDeliveries = `INSERT INTO webhook_deliveries
 			(id, endpoint_id, event_seq, state, budget, ordering_key, turn, due_at, created_at, token, lease_until)
 		SELECT id, endpoint_id, event_seq, state, budget, ordering_key, turn, $8, $8,
@@ -236,7 +236,7 @@ func (pub *publication) store() error {
 		return nil
 	}
 	tx := pub.tx
-	tx.queue(insertEvents, events.seqs, events.ids, events.workspaces, events.types, events.occurred, events.deliveries, events.payloads)
+	tx.queue(insertEvents, events.seqs, events.ids, events.workspaces, events.types, events.occurred, events.deliveries, events.payloads, events.traces)
 	var token, until int64
 	if pub.allotment != nil {
 		token, until = pub.allotment.token, pub.allotment.until
@@ -293,7 +293,7 @@ func (pub *publication) lease(ev *store.NewEvent, e *endpoint, id int64, budget,
 	}
 	pub.leases = append(pub.leases, store.Lease{
 		DeliveryID: id, WorkspaceID: ev.WorkspaceID, Token: pub.allotment.token, Until: at(pub.allotment.until),
-		EventID: ev.ID, EventType: ev.Type, OrderingKey: ev.OrderingKey, Payload: payload,
+		EventID: ev.ID, EventType: ev.Type, OrderingKey: ev.OrderingKey, Trace: ev.Trace, Payload: payload,
 		CreatedAt: at(pub.now), DueAt: at(pub.now), Budget: budget, Target: e.target,
 	})
 }

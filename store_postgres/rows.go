@@ -12,12 +12,14 @@ type eventRows struct {
 	occurred   []*int64
 	deliveries []string
 	payloads   [][]byte
+	traces     [][]byte
 }
 
 func (r *eventRows) add(seq int64, ev *store.NewEvent, deliveries string) {
 	r.seqs, r.ids, r.workspaces = append(r.seqs, seq), append(r.ids, ev.ID), append(r.workspaces, ev.WorkspaceID)
 	r.types, r.occurred = append(r.types, ev.Type), append(r.occurred, moment(ev.OccurredAt))
 	r.deliveries, r.payloads = append(r.deliveries, deliveries), append(r.payloads, ev.Payload)
+	r.traces = append(r.traces, orderingKey(ev.Trace))
 }
 
 type deliveryRows struct {

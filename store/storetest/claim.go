@@ -54,14 +54,14 @@ func claimLease(t *trial) {
 	e, err := t.st.CreateEndpoint(t.ctx, store.CreateEndpointParams{Endpoint: e, Seal: fullSecrets})
 	t.must(err, "CreateEndpoint")
 	ev := t.event(home)
-	ev.OrderingKey, ev.Budget = "a", 7
+	ev.OrderingKey, ev.Trace, ev.Budget = "a", "of the publisher", 7
 	id := t.deliverOne(at(0), ev)
 
 	lease := t.lease(at(time.Minute))
 	got := t.one(t.claimWith(at(time.Minute), lease).Leases)
 	want := store.Lease{
 		DeliveryID: id, WorkspaceID: home, Token: lease.Token, Until: lease.Until,
-		EventID: ev.ID, EventType: ev.Type, OrderingKey: "a", Payload: ev.Payload,
+		EventID: ev.ID, EventType: ev.Type, OrderingKey: "a", Trace: ev.Trace, Payload: ev.Payload,
 		CreatedAt: at(0), DueAt: at(0), Budget: 7, Target: got.Target,
 	}
 	t.same(got, want, "the lease")

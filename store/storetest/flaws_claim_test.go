@@ -271,6 +271,20 @@ var claimFlaws = []flaw{
 		}
 	}, []string{"probe/changes", "health/paused", "maintain/overlap", "reseal/replaces"}},
 
+	{"a probe that does not stop counting", func(b *broken, good store.Store) {
+		b.probe = func(ctx context.Context, p store.ProbeParams) (store.ProbeResult, error) {
+			p.Count = max(p.Count, 1<<20)
+			return good.Probe(ctx, p)
+		}
+	}, []string{"probe/count"}},
+
+	{"a probe that counts later than now", func(b *broken, good store.Store) {
+		b.probe = func(ctx context.Context, p store.ProbeParams) (store.ProbeResult, error) {
+			p.Now = p.Now.Add(time.Hour)
+			return good.Probe(ctx, p)
+		}
+	}, []string{"probe/count"}},
+
 	{"a first probe that tells of all endpoints", func(b *broken, good store.Store) {
 		b.probe = func(ctx context.Context, p store.ProbeParams) (store.ProbeResult, error) {
 			p.Since = max(p.Since, 1)

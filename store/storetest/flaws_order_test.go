@@ -203,6 +203,9 @@ func (l *lines) recover(ctx context.Context, p store.RecoverParams) (int, error)
 }
 
 var orderFlaws = []flaw{
+	{"a publish that loses traces", forgetful(func(_ int, ev *store.NewEvent) { ev.Trace = "" }), []string{
+		"claim/lease", "handoff/lease"}},
+
 	{"a publish that loses ordering keys", forgetful(func(_ int, ev *store.NewEvent) { ev.OrderingKey = "" }), []string{
 		"order/one after the other", "order/retry of the first", "order/lease of the first", "order/late outcome", "order/paused",
 		"order/concurrent publishes", "order/concurrent retries", "order/at random", "publish/delivery", "handoff/blocked",

@@ -45,7 +45,7 @@ func handoffLease(t *trial) {
 	e.Config, e.Headers, e.MaxInFlight, e.RateLimit = map[string]string{"a": "b"}, map[string]string{"X-A": "c"}, 5, 2.5
 	e = t.create(e)
 	ev := t.event(home)
-	ev.OrderingKey = "a"
+	ev.OrderingKey, ev.Trace = "a", "of the publisher"
 	lease := t.lease(at(time.Second))
 	r := t.publishWith(store.PublishParams{Events: []store.NewEvent{ev}, Now: at(time.Second), Handoff: &lease})
 	got := t.one(r.Leases)
@@ -53,7 +53,7 @@ func handoffLease(t *trial) {
 	t.same(r.Queued, false, "Queued")
 	want := store.Lease{
 		DeliveryID: got.DeliveryID, WorkspaceID: home, Token: lease.Token, Until: lease.Until,
-		EventID: ev.ID, EventType: ev.Type, OrderingKey: "a", Payload: ev.Payload,
+		EventID: ev.ID, EventType: ev.Type, OrderingKey: "a", Trace: ev.Trace, Payload: ev.Payload,
 		CreatedAt: at(time.Second), DueAt: at(time.Second), Budget: 3, Target: got.Target,
 	}
 	t.same(got, want, "the lease")

@@ -23,6 +23,37 @@ var probeCases = []Case{
 		"With Since zero a probe tells of no changes; Revision is positive, also in an empty store.",
 		check(probeSinceZero),
 	},
+	{
+		"probe/count",
+		"Probe counts, no further than it was asked to, what is due at active endpoints and not leased.",
+		check(probeCount),
+	},
+}
+
+func probeCount(t *trial) {
+	e, other := t.endpoint(), t.endpoint()
+	now := at(time.Minute)
+	due := func(count, want int, when string) {
+		r, err := t.st.Probe(t.ctx, store.ProbeParams{Count: count, Now: now})
+		t.must(err, "Probe")
+		t.same(r.Due, want, "Due, counting to %d, %s", count, when)
+	}
+	due(100, 0, "of an empty queue")
+	t.send(e, 7, at(0))
+	t.send(other, 5, at(0))
+	t.sendKeyed(e, "a", 3, at(0)) // two wait for the first
+	t.send(e, 2, now.Add(time.Second))
+	due(0, 0, "with twelve and a key")
+	due(100, 13, "with twelve and a key")
+	due(4, 4, "with twelve and a key")
+	t.pause(other, true)
+	due(100, 8, "with five of an endpoint that is paused")
+	lease := t.lease(now)
+	lease.Room.Limit = 3
+	t.claimWith(now, lease)
+	due(100, 5, "with three leased")
+	t.remove(e, now)
+	due(100, 0, "with the endpoint deleted")
 }
 
 func probeNextDue(t *trial) {

@@ -80,7 +80,8 @@ CREATE TABLE webhook_events (
     type         TEXT COLLATE "C" NOT NULL,
     occurred_at  BIGINT,
     deliveries   BIGINT[] NOT NULL,
-    payload      BYTEA
+    payload      BYTEA,
+    trace        BYTEA             -- of the publisher
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
 
 -- state: 0 ready, 1 leased, 2 blocked behind its ordering key, 3 arrived in a
