@@ -1,4 +1,4 @@
-.PHONY: test check lint fuzz mutants bench peers ipv4 machine
+.PHONY: test check lint fuzz mutants bench peers ipv4 machine torture races
 
 test: ## the README's test command
 	go test work
@@ -17,6 +17,13 @@ mutants: ## breaks each promise on purpose, and wants to see a test fail
 
 machine: ## the state machine over the Dispatcher, at length: hours
 	go test . -run TestMachine -rapid.checks=$(or $(CHECKS),5000) -rapid.steps=100 -timeout 0
+
+torture: ## 200 processes killed at random while they publish and deliver; then some at every step there is
+	go test . -run '^TestTorture$$/^host$$' -v -kills=$(or $(KILLS),200) -timeout 60m
+	go test . -run '^TestCrashes$$' -v -kill-everywhere -timeout 60m
+
+races: ## pauses, rotations, deletions, retries and stops, 1,000 times each
+	go test -race . -run '^TestRaces$$' -v -races=$(or $(RACES),1000) -parallel 8 -timeout 0
 
 ipv4: ## every IPv4 address against a second, independently written classifier
 	go test ./internal/egress -run TestSecondOpinionEverywhere -every-ipv4 -timeout 60m

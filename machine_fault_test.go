@@ -52,7 +52,10 @@ func everyFault() (list []string) {
 func TestTheMachineBreaksEveryStoreCall(t *testing.T) {
 	var calls []string
 	for m := range reflect.TypeFor[store.Store]().Methods() {
-		if m.Name != "Close" {
+		switch m.Name {
+		case "Close":
+		case "Secrets", "Reseal": // Reencrypt's, which has tests of its own
+		default:
 			calls = append(calls, m.Name)
 		}
 	}

@@ -82,7 +82,7 @@ func readLines[T any](path string) ([]T, error) {
 	for r := bufio.NewReader(f); ; {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
-			return list, nil //nolint:nilerr // the end
+			return list, nil
 		}
 		var v T
 		if err := json.Unmarshal(line, &v); err != nil {

@@ -43,7 +43,7 @@ func (c *child) load(ctx context.Context) {
 	var group sync.WaitGroup
 	for i, w := range list {
 		group.Go(func() {
-			r := rand.New(rand.NewPCG(c.Seed, uint64(i))) //nolint:gosec // i is small
+			r := rand.New(rand.NewPCG(c.Seed, uint64(i)))
 			for n := 0; ctx.Err() == nil; n++ {
 				err := w.do(r, fmt.Sprintf("p%d.%d.%d", c.Process, i, n))
 				if err != nil && ctx.Err() == nil {

@@ -100,7 +100,7 @@ func killedByItsPayload(t *testing.T, db Database) {
 	s := newScene(t, db, nil)
 	s.endpoints("/")
 	s.run(orders{Do: taskPublish, First: publishOne, Marker: poison})
-	const deaths = 8
+	const deaths = 7
 	var ahead time.Duration
 	for i := 1; i <= deaths; i++ {
 		p := s.die(orders{Do: taskDrain, Poison: true, Ahead: ahead})

@@ -23,7 +23,7 @@ func Torture(t *testing.T, db Database, kills int) {
 	begin := time.Now()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	dice := &dice{r: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // no secrets
+	dice := &dice{r: rand.New(rand.NewPCG(seed, 0))}
 	s := newScene(t, db, func(q request) int {
 		n := dice.roll(100)
 		switch q.Path {
@@ -54,7 +54,7 @@ func Torture(t *testing.T, db Database, kills int) {
 	for range 2 {
 		group.Go(func() {
 			for left.Add(-1) >= 0 {
-				p := s.start(orders{Do: taskServe, Timeout: loadTimeout, Seed: uint64(dice.roll(1 << 30))}) //nolint:gosec // it is not negative
+				p := s.start(orders{Do: taskServe, Timeout: loadTimeout, Seed: uint64(dice.roll(1 << 30))})
 				if dice.roll(10) > 0 {
 					select {
 					case <-p.ready:

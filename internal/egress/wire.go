@@ -71,11 +71,11 @@ func (w *wire) open(ctx context.Context, u *url.URL) (*conn, error) {
 	}
 	raw, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	switch {
-	case err != nil && ctx.Err() != nil && !errors.Is(err, AddressRefused):
-		// The request's time was up, or the dial's, which is about the same.
-		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-			return nil, ConnectTimeout
-		}
+	case errors.Is(err, AddressRefused):
+		return nil, err
+	case err != nil && (isTimeout(err) || errors.Is(context.Cause(ctx), context.DeadlineExceeded)):
+		return nil, ConnectTimeout // the request's time was up, or the dial's, which is the same
+	case err != nil && ctx.Err() != nil:
 		return nil, Cancelled
 	case err != nil:
 		return nil, err
