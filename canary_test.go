@@ -178,7 +178,7 @@ func (s *sweep) records(w *world, workspaceID int64) {
 	require.NoError(s, err)
 	s.note("record: delivery", asText(page))
 	for _, d := range page.Deliveries {
-		list, err := w.Dispatcher.Attempts(s.Context(), workspaceID, d.ID)
+		list, err := w.Attempts(s.Context(), workspaceID, d.ID)
 		require.NoError(s, err)
 		s.note("record: attempt", asText(list))
 	}
@@ -204,6 +204,7 @@ func (s *sweep) tables() {
 	defer db.Close()
 	names, err := db.QueryContext(s.Context(), `SELECT name FROM sqlite_schema WHERE type = 'table'`)
 	require.NoError(s, err)
+	defer names.Close()
 	var tables []string
 	for names.Next() {
 		var name string
@@ -213,23 +214,28 @@ func (s *sweep) tables() {
 	require.NoError(s, names.Err())
 	require.Contains(s, tables, "webhook_attempts")
 	for _, table := range tables {
-		rows, err := db.QueryContext(s.Context(), `SELECT * FROM "`+table+`"`)
-		require.NoError(s, err)
-		columns, err := rows.Columns()
-		require.NoError(s, err)
-		for rows.Next() {
-			values := make([]any, len(columns))
-			for i := range values {
-				values[i] = new([]byte)
-			}
-			require.NoError(s, rows.Scan(values...))
-			for i, column := range columns {
-				p := place(table + "." + column)
-				s.searched[p] = append(append(s.searched[p], *values[i].(*[]byte)...), '\n')
-			}
-		}
-		require.NoError(s, rows.Err())
+		s.table(db, table)
 	}
+}
+
+func (s *sweep) table(db *sql.DB, table string) {
+	rows, err := db.QueryContext(s.Context(), `SELECT * FROM "`+table+`"`)
+	require.NoError(s, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	require.NoError(s, err)
+	for rows.Next() {
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = new([]byte)
+		}
+		require.NoError(s, rows.Scan(values...))
+		for i, column := range columns {
+			p := place(table + "." + column)
+			s.searched[p] = append(append(s.searched[p], *values[i].(*[]byte)...), '\n')
+		}
+	}
+	require.NoError(s, rows.Err())
 }
 
 // sent notes what a receiver got, and the signatures in it.
@@ -466,7 +472,7 @@ func (s *sweep) hostsOwnFaults() {
 		ids := s.publish(w, workspaceID)
 		_, err := bad.RunOnce(s.Context())
 		require.NoError(s, err)
-		d, err := w.Dispatcher.Delivery(s.Context(), workspaceID, ids[0])
+		d, err := w.Delivery(s.Context(), workspaceID, ids[0])
 		require.NoError(s, err)
 		require.NotEmpty(s, d.LastError, name)
 		s.records(bad, workspaceID)
