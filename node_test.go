@@ -79,7 +79,7 @@ func TestPostsAroundNodesIdleClose(t *testing.T) {
 	// answered waits for the answer to a post and returns when it came.
 	answered := func(workspaceID, id int64) (at time.Time) {
 		assert.Eventually(t, func() bool {
-			list, err := w.Dispatcher.Attempts(t.Context(), workspaceID, id)
+			list, err := w.Attempts(t.Context(), workspaceID, id)
 			if err != nil || len(list) == 0 {
 				return false
 			}

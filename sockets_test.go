@@ -221,9 +221,9 @@ func (w *world) again(workspaceID int64) (webhook.Delivery, webhook.Attempt) {
 	id := w.publish(webhook.Event{WorkspaceID: workspaceID}).DeliveryIDs[0]
 	_, err := w.RunOnce(w.Context())
 	require.NoError(w, err)
-	d, err := w.Dispatcher.Delivery(w.Context(), workspaceID, id)
+	d, err := w.Delivery(w.Context(), workspaceID, id)
 	require.NoError(w, err)
-	list, err := w.Dispatcher.Attempts(w.Context(), workspaceID, id)
+	list, err := w.Attempts(w.Context(), workspaceID, id)
 	require.NoError(w, err)
 	require.Len(w, list, 1)
 	return d, list[0]

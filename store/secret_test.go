@@ -45,7 +45,7 @@ type (
 		XMLName xml.Name     `json:"-" xml:"tagged"`
 		Attr    store.Secret `json:"attr,omitempty" xml:"attr,attr"`
 		Text    store.Secret `json:"text,omitzero" xml:",chardata"`
-		Quoted  store.Secret `json:"quoted,string" xml:"quoted,omitempty"`
+		Quoted  store.Secret `json:"quoted" xml:"quoted,omitempty"`
 	}
 	wrapping struct{ s store.Secret }
 )
@@ -196,7 +196,6 @@ func TestSecretIsNotEncoded(t *testing.T) {
 	require.Error(t, gob.NewEncoder(io.Discard).Encode(s), "a secret that comes back as [redacted] would be worse")
 	_, err = driver.DefaultParameterConverter.ConvertValue(s)
 	require.Error(t, err, "a store takes what Reveal returns")
-	require.Error(t, json.Unmarshal([]byte(`"[redacted]"`), &s))
 	require.Equal(t, sample, s.Reveal())
 }
 

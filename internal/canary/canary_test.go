@@ -26,7 +26,7 @@ func TestEveryFormIsFound(t *testing.T) {
 		"%X":          fmt.Sprintf("%X", secret),
 		"% x":         fmt.Sprintf("% x", secret),
 		"%d":          fmt.Sprintf("%d", []byte("ab"+secret+"c")),
-		"%v":          fmt.Sprint([]byte(secret)),
+		"%v":          fmt.Sprint(struct{ B []byte }{[]byte(secret)}),
 		"%#v":         fmt.Sprintf("%#v", []byte(secret)),
 		"%q":          fmt.Sprintf("%q", secret),
 		"%+q":         fmt.Sprintf("%+q", secret),
