@@ -254,6 +254,8 @@ func TestACallThatEndsDuringItsCommitDoesNotKnow(t *testing.T) {
 	createEndpoint(t, st)
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
 	began := time.Now()
 	err := st.writer.do(ctx, 1, func(tx *transaction) error {
 		if _, err := tx.publish(events("unknown", 1)); err != nil {
@@ -267,7 +269,7 @@ func TestACallThatEndsDuringItsCommitDoesNotKnow(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrOutcomeUnknown)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Less(t, time.Since(began), time.Second)
-	close(release)
+	free()
 	require.Eventually(t, func() bool { return len(stored(t, st)) == 1 }, 5*time.Second, time.Millisecond,
 		"the commit goes on")
 }

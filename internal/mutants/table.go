@@ -710,7 +710,7 @@ var table = []mutant{
 		file: "store_sqlite/transaction.go",
 		old:  "	if tx.fault != nil {\n		return tx.fault\n	}\n	if !strings",
 		new:  "	if !strings",
-		pkg:  sqlite, run: "TestAFullDiskLosesNothing",
+		pkg:  sqlite, run: "TestNothingRunsAfterAFault",
 	}, {
 		name: "a file that was replaced is written on (SQLite)",
 		file: "store_sqlite/open.go",
