@@ -63,10 +63,9 @@ const (
 		AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.id = ANY(e.deliveries))`
 
 	selectOldKeys = `SELECT 1 FROM (SELECT FROM webhook_idempotency WHERE created_at < $1 ORDER BY created_at LIMIT $2) k`
-	deleteKeys    = `DELETE FROM webhook_idempotency i
-		USING (SELECT workspace_id, key FROM webhook_idempotency WHERE created_at < $1 ORDER BY created_at LIMIT $2
-			FOR UPDATE SKIP LOCKED) k
-		WHERE i.workspace_id = k.workspace_id AND i.key = k.key`
+	// The rows are locked, so that they stay where they are.
+	deleteKeys = `DELETE FROM webhook_idempotency WHERE ctid = ANY(ARRAY(
+		SELECT ctid FROM webhook_idempotency WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 )
 
 // Maintain implements store.Store. It works in several short transactions; when

@@ -91,53 +91,66 @@ func (o Options) migrate(ctx context.Context, pool *pgxpool.Pool, known []migrat
 	if err != nil {
 		return err
 	}
-	for done := false; !done; {
+	for {
+		var next progress
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
-			done, err = in.step(ctx, pool, tx, known)
+			next, err = in.step(ctx, pool, tx, known)
 			return err
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return classify(err)
+		case next == done:
+			return in.startAt(ctx, pool, o.FirstDeliveryID)
+		case next == busy:
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(lockPause):
+			}
 		}
 	}
-	return in.startAt(ctx, pool, o.FirstDeliveryID)
 }
 
 // lockPause is how long somebody else's migration is given before the next look.
 const lockPause = 50 * time.Millisecond
 
-// step does the next step, and reports whether there is none left. tx holds the
-// lock that keeps others from migrating. It is tried for and not waited for, as
-// an index cannot be made online while somebody waits inside a statement.
-func (in schema) step(ctx context.Context, pool *pgxpool.Pool, tx pgx.Tx, known []migration) (done bool, err error) {
-	for locked := false; ; {
-		if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, in.lock()).Scan(&locked); err != nil {
-			return false, err
-		}
-		if locked {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(lockPause):
-		}
+// progress is what came of trying to do a step.
+type progress int
+
+const (
+	busy  progress = iota // somebody else is at it
+	moved                 // one step is done
+	done                  // there is none left
+)
+
+// step does the next step. tx holds the lock that keeps others from migrating. It
+// is tried for in a transaction that ends at once, and not waited for: an index
+// cannot be made online while somebody waits with a transaction open.
+func (in schema) step(ctx context.Context, pool *pgxpool.Pool, tx pgx.Tx, known []migration) (progress, error) {
+	locked := false
+	if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, in.lock()).Scan(&locked); err != nil || !locked {
+		return busy, err
 	}
 	version, err := in.version(ctx, tx, known)
 	if err != nil || version == len(known) {
-		return true, err
+		return done, err
 	}
 	m := known[version]
 	if m.online {
-		err = in.runOnline(ctx, pool, m)
+		// In the simple protocol, it ends what the last statement still holds on
+		// to, which would make the index wait for us.
+		if _, err = tx.Exec(ctx, `SELECT 1`, pgx.QueryExecModeSimpleProtocol); err == nil {
+			err = in.runOnline(ctx, pool, m)
+		}
 	} else {
 		err = in.run(ctx, tx, m)
 	}
 	if err != nil {
-		return true, fmt.Errorf("step %d, %s: %w", m.version, m.name, err)
+		return done, fmt.Errorf("step %d, %s: %w", m.version, m.name, err)
 	}
 	_, err = tx.Exec(ctx, in.qualify(`INSERT INTO webhook_migrations (version, name) VALUES ($1, $2)`), m.version, m.name)
-	return false, err
+	return moved, err
 }
 
 // lock names the advisory lock of migrations in this schema.

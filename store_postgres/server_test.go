@@ -180,6 +180,9 @@ func serverURL(t testing.TB) string {
 
 // with adds a parameter to a URL.
 func with(url, parameter string) string {
+	if parameter == "" {
+		return url
+	}
 	if strings.Contains(url, "?") {
 		return url + "&" + parameter
 	}
