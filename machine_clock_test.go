@@ -52,6 +52,16 @@ func (c *hostClock) offsets(since time.Time) []time.Duration {
 	return offsets
 }
 
+// stepped is when the clock was last set.
+func (c *hostClock) stepped() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.steps); n > 0 {
+		return c.steps[n-1].at
+	}
+	return time.Time{}
+}
+
 // step sets the clock forward, or back. Nothing may be moving. Of the host's
 // process, if it runs, it needs the Dispatcher.
 func (c *hostClock) step(by time.Duration, running *webhook.Dispatcher) {

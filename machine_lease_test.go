@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elido-app/webhook"
 	"github.com/elido-app/webhook/store"
 )
 
@@ -22,9 +23,11 @@ type tenure struct {
 	told   bool      // the holder knows of it
 
 	ending   bool      // its holder is giving it up
-	over     bool      // its holder gave it up, by an outcome or a release
+	over     bool      // its holder gave it up, by an outcome or a release,
+	at       time.Time // when
 	lapsed   bool      // a claim found that it had run out
 	lost     time.Time // when the delivery was given to somebody else
+	refused  bool      // its holder was told that it is not its any more
 	disowned bool      // the store said that it is not the holder's any more
 	unknown  bool      // a call about it ended without saying what it did
 }
@@ -137,7 +140,7 @@ func (l ledger) ended(refs []store.LeaseRef, err error) {
 		}
 		switch t.ending = false; {
 		case err == nil:
-			t.over = true
+			t.over, t.at = true, time.Now()
 		case errors.Is(err, store.ErrOutcomeUnknown), errors.Is(err, store.ErrClosed):
 			t.unknown = true
 		}
@@ -204,6 +207,7 @@ func (l ledger) judge(refs []store.LeaseRef, before map[store.LeaseRef]bool, sai
 		case t == nil:
 		case i >= 0:
 			said = slices.Delete(said, i, i+1)
+			t.refused = true
 			if !before[ref] {
 				t.over, t.disowned = false, true
 			}
@@ -234,6 +238,7 @@ func (l ledger) Renew(ctx context.Context, leases []store.LeaseRef, until time.T
 		case err != nil:
 			t.unknown = t.unknown || errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, store.ErrClosed)
 		case slices.Contains(lost, ref.DeliveryID):
+			t.refused = true
 			// Where it ran out, an earlier one of its key may have gone first.
 			t.disowned = t.disowned || t.key == ""
 		case stale[ref] && !t.unknown:
@@ -307,4 +312,57 @@ func (t *tenure) forgotten() bool {
 	}
 	return !t.told || p.dead || p.troubled(t.given, time.Now()) ||
 		slices.ContainsFunc(p.deaths, func(at time.Time) bool { return !at.Before(t.given) })
+}
+
+// checkIdle finds deliveries that nobody takes, though a party runs that has
+// nothing else to do: what it was asked for itself it takes at once, all else
+// within a poll interval. Nothing may be moving.
+func (m *machine) checkIdle() {
+	now := time.Now()
+	for _, p := range m.parties {
+		if !p.running() || p.busy() {
+			continue
+		}
+		for _, id := range m.order {
+			d := m.deliveries[id]
+			v, t := d.to.latest(), m.leases[id]
+			if d.gone || d.key != "" || !v.active || v.deleted || d.latest.Status != webhook.StatusPending || t != nil && !t.over {
+				continue
+			}
+			due := p.clock.when(d.latest.NextAttemptAt)
+			if due.After(now) {
+				continue
+			}
+			known := due.Add(m.config.Poll + time.Second)
+			for _, at := range []time.Time{p.ran, d.askedAt, v.returned, p.clock.stepped()} {
+				known = later(known, at.Add(m.config.Poll+time.Second))
+			}
+			if t != nil {
+				known = later(known, t.at.Add(m.config.Poll+time.Second))
+			}
+			own := d.asked == p && !d.askedAt.Before(p.ran) && t == nil &&
+				v.returned.Before(d.askedAt) && p.clock.stepped().Before(d.askedAt)
+			if (own || now.After(known)) && !p.troubled(now.Add(-m.config.Poll-longestBackoff-storePatience), now) {
+				m.failLocked("%s: does nothing, though delivery %d is due since %v", p.name, id, now.Sub(due))
+			}
+		}
+	}
+}
+
+// busy reports whether the party has leases, or may think so.
+func (p *party) busy() bool {
+	for _, t := range p.m.tenures {
+		lately := t.lost.IsZero() || time.Since(t.lost) < 5*time.Minute
+		if t.holder == p && t.told && !t.over && !t.refused && lately {
+			return true
+		}
+	}
+	return false
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

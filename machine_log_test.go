@@ -101,6 +101,9 @@ func (m *machine) retry(p *party, d *deliveryModel) {
 	case applied:
 		m.stats.retries++
 		m.rebase(p, d, now, slow)
+		if known {
+			d.asked = p
+		}
 		if known && (v.ID != d.id || v.Status != webhook.StatusPending || v.Attempts != 0 || v.TotalAttempts != d.base || !v.CompletedAt.IsZero()) {
 			m.failf("retried %+v", v)
 		}
@@ -181,6 +184,7 @@ func (m *machine) rebase(p *party, d *deliveryModel, now time.Time, maybe bool) 
 		return false
 	}
 	d.base, d.retriedAt = base, p.clock.showed(now)
+	d.asked, d.askedAt = nil, time.Now()
 	return true
 }
 

@@ -138,6 +138,9 @@ type deliveryModel struct {
 	created   time.Time // by the clock of who did it
 	retriedAt time.Time // the same
 
+	asked   *party // who published or retried it last, if it was told so
+	askedAt time.Time
+
 	base   int // attempts before the current budget
 	rows   []webhook.Attempt
 	last   *machineRequest // of the last row
@@ -170,6 +173,9 @@ func (m *machine) observe() {
 		}
 		d.gone = true
 	}
+	m.mu.Lock()
+	m.checkIdle()
+	m.mu.Unlock()
 	m.check()
 }
 

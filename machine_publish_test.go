@@ -244,6 +244,9 @@ func (m *machine) adopt(p *party, e *plannedEvent, r webhook.Receipt, now time.T
 			return
 		}
 		d.latest.Status = webhook.StatusPending
+		if d.askedAt = time.Now(); said {
+			d.asked = p
+		}
 		m.deliveries[id] = d
 		m.order = append(m.order, id)
 		m.stats.deliveries++
