@@ -16,9 +16,9 @@ func TestNothingRunsAfterAFault(t *testing.T) {
 	e := createEndpoint(t, st)
 	autocommit := false
 	err := st.writer.do(t.Context(), 1, func(tx *transaction) error {
-		_ = tx.run(&query{`INSERT OR ROLLBACK INTO webhook_counter (id, epoch, revision, delivery, event) VALUES (1, 0, 0, 0, 0)`}, nil)
+		_ = tx.run(&query{sql: `INSERT OR ROLLBACK INTO webhook_counter (id, epoch, revision, delivery, event) VALUES (1, 0, 0, 0, 0)`}, nil)
 		autocommit = st.writer.conn.conn.AutoCommit()
-		_ = tx.run(&query{`UPDATE webhook_endpoints SET description = 'on its own'`}, nil)
+		_ = tx.run(&query{sql: `UPDATE webhook_endpoints SET description = 'on its own'`}, nil)
 		return nil
 	})
 	require.Error(t, err, "the fault is the call's error, whatever the operation says")

@@ -38,6 +38,10 @@ type coordinator struct {
 	recording, probing, tidying, checking backoff
 	stuck                                 bool // an attempt ignores being cut
 
+	// early ends before ctx does, so that a call which hangs when Run is to stop
+	// leaves time to try once more.
+	early    context.Context
+	endEarly context.CancelFunc
 	// calls is the context of the store calls begun since callsAt.
 	calls    context.Context
 	endCalls context.CancelFunc
@@ -89,7 +93,12 @@ func (q *Queue) Run(ctx context.Context) error {
 	c.ctx, end = context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer c.end()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(q.cfg.Grace+lastWords, end) })()
+	c.early, c.endEarly = context.WithCancel(c.ctx)
+	defer c.endEarly()
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(q.cfg.Grace-q.cfg.lastPart(), c.endEarly)
+		time.AfterFunc(q.cfg.Grace+lastWords, end)
+	})()
 	done := make(chan struct{})
 	q.group.Add(1)
 	go q.watcher(done)
@@ -248,7 +257,11 @@ func (q *Queue) contain(f func() error) (err error) {
 func (c *coordinator) call(f func(ctx context.Context) error) error {
 	if now := time.Now(); c.calls == nil || c.calls.Err() != nil || now.Sub(c.callsAt) > time.Second {
 		c.end()
-		c.calls, c.endCalls = context.WithTimeout(c.ctx, storeTime)
+		parent := c.early
+		if parent.Err() != nil {
+			parent = c.ctx
+		}
+		c.calls, c.endCalls = context.WithTimeout(parent, storeTime)
 		c.callsAt = now
 	}
 	return c.contain(func() error { return f(c.calls) })

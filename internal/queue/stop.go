@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,19 +34,20 @@ func (c *coordinator) stop() error {
 	c.todo.aside = nil
 	c.unlock()
 
-	// The last part of the grace period is for writing down how it ended.
-	cut := time.NewTimer(c.cfg.Grace - min(c.cfg.Grace/4, time.Second))
-	defer cut.Stop()
+	// Where it was not the end of Run's context that brought us here.
+	defer time.AfterFunc(c.cfg.Grace-c.cfg.lastPart(), c.endEarly).Stop()
 	_ = c.flush() // what fails is tried again at the end
 	var err error
-	if !c.landed(cut.C) {
+	if !c.landed(c.early) {
 		c.mu.Lock()
 		c.log(slog.LevelWarn, "webhook: cutting attempts that outlast the grace period", "count", len(c.flights))
 		for _, f := range c.flights {
 			f.cancel(errStopped)
 		}
 		c.unlock()
-		if !c.landed(time.After(cutTime)) {
+		cut, end := context.WithTimeout(context.Background(), cutTime)
+		defer end()
+		if !c.landed(cut) {
 			c.stuck = true
 			err = errors.New("attempts did not end when they were cut")
 		}
@@ -56,9 +58,12 @@ func (c *coordinator) stop() error {
 	return nil
 }
 
+// lastPart is the part of the grace period that is for writing down how it ended.
+func (c *Config) lastPart() time.Duration { return min(c.Grace/4, time.Second) }
+
 // landed waits until no attempt is under way, recording as they end, or until
-// the time is over.
-func (c *coordinator) landed(over <-chan time.Time) bool {
+// a context is over.
+func (c *coordinator) landed(over context.Context) bool {
 	for {
 		c.mu.Lock()
 		n := len(c.flights)
@@ -69,7 +74,7 @@ func (c *coordinator) landed(over <-chan time.Time) bool {
 		select {
 		case <-c.signal:
 			_ = c.flush() // tried again at the end
-		case <-over:
+		case <-over.Done():
 			return false
 		}
 	}
