@@ -565,7 +565,7 @@ func (m *machine) end() {
 	m.mu.Unlock()
 	for _, d := range m.deliveries {
 		for _, q := range m.requests[d.id] {
-			if !q.recorded {
+			if !q.recorded && !d.gone {
 				m.stats.unlogged++
 			}
 		}
