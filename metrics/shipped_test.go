@@ -32,7 +32,7 @@ func TestShippedQueriesAskForWhatThereIs(t *testing.T) {
 		w.endpoint(42, webhook.KindEvent, path)
 	}
 	w.publish(42, "link.created")
-	w.deliver()
+	w.deliver(3 + 2*2)
 	s := w.scrape()
 	names := map[string]bool{}
 	for name := range s {
