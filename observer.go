@@ -28,6 +28,36 @@ type ObserverFunc func(ctx context.Context, n Notice)
 // Observe calls f.
 func (f ObserverFunc) Observe(ctx context.Context, n Notice) { f(ctx, n) }
 
+// Observers returns an Observer that tells each of list, in this order, on one
+// goroutine: a slow one delays the others. A panic in one is logged as ever, and
+// the others are told all the same. Nil ones are left out; without any other the
+// result is nil.
+func Observers(list ...Observer) Observer {
+	var all observers
+	for _, o := range list {
+		if o != nil {
+			all = append(all, o)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return all
+}
+
+type observers []Observer
+
+// Observe tells the first, then the others even if it panics.
+func (o observers) Observe(ctx context.Context, n Notice) {
+	if len(o) > 1 {
+		defer o[1:].Observe(ctx, n)
+	}
+	o[0].Observe(ctx, n)
+}
+
 // Notice is what an [Observer] is told: an EventPublished, an AttemptFinished, a
 // DeliveryFailed or an EndpointChanged. Later versions may add more, so leave
 // alone what you do not know.

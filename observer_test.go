@@ -88,6 +88,29 @@ func TestAPanickingObserverIsContained(t *testing.T) {
 	})
 }
 
+func TestObserversAreAllTold(t *testing.T) {
+	var order []string
+	named := func(name string) webhook.Observer {
+		return webhook.ObserverFunc(func(context.Context, webhook.Notice) { order = append(order, name) })
+	}
+	panics := webhook.ObserverFunc(func(context.Context, webhook.Notice) { panic("observer") })
+	config := webhook.Config{Observer: webhook.Observers(named("first"), nil, panics, named("second"), panics)}
+	bubble(t, config, func(w *world) {
+		w.endpoint(webhook.EndpointParams{})
+		w.run()
+		w.publish(webhook.Event{})
+		w.settle()
+		require.Equal(w, []string{"first", "second", "first", "second"}, order, "of the event and of the attempt")
+		require.Equal(w, 2, strings.Count(w.log.String(), "the observer panicked"))
+		require.Len(w, w.net.all(), 1)
+	})
+
+	require.Nil(t, webhook.Observers())
+	require.Nil(t, webhook.Observers(nil, nil), "so that nobody is told, and nothing is kept for it")
+	n := &noticed{}
+	require.Same(t, n, webhook.Observers(nil, n))
+}
+
 // RunOnce tells on the caller's goroutine, before it returns.
 func TestRunOnceTellsTheObserver(t *testing.T) {
 	n := &noticed{}
