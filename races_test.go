@@ -113,7 +113,9 @@ const sentinelWorkspace = 1 << 40
 
 func newArena(t *testing.T, st store.Store, grace time.Duration) *arena {
 	a := &arena{starts: map[string][]start{}, open: map[string]int{}, hold: map[string]chan struct{}{}}
-	a.world = newWorld(t, st, webhook.Config{
+	late := &faulty{Store: st}
+	late.set(nil, func(context.Context, string) error { moment(100); return nil })
+	a.world = newWorld(t, late, webhook.Config{
 		Egress: webhook.Egress{Transport: a},
 		Grace:  grace,
 		Logger: slog.New(handlerFunc(a.logged)),
