@@ -6,20 +6,29 @@ import (
 	"math"
 	"net"
 	"strconv"
+	"sync/atomic"
 )
 
 // An exactConn fails when an answer's head has more lines than net/http should
 // be given, and gives up its connection when a receiver sends more than one
-// answer to one request: a body after a 204, or bytes beyond Content-Length.
+// answer to one request: a body after a 204, or bytes beyond Content-Length, or
+// anything before it was asked.
 //
 // net/http returns a connection to its pool before it looks for such bytes. A
 // request that is quick to take the connection gets them as its answer: at
 // best it fails on another's junk, at worst it counts as delivered. Reporting
 // the end of the stream together with the bytes makes net/http drop the
-// connection as soon as the answer is read.
+// connection as soon as the answer is read. What comes later, to a connection
+// that waits in the pool, net/http would print to the standard log.
 type exactConn struct {
 	net.Conn
 	framing framing
+	asked   atomic.Bool // something was written since the last answer
+}
+
+func (c *exactConn) Write(p []byte) (int, error) {
+	c.asked.Store(true)
+	return c.Conn.Write(p)
 }
 
 func (c *exactConn) Read(p []byte) (int, error) {
@@ -27,7 +36,17 @@ func (c *exactConn) Read(p []byte) (int, error) {
 		return overrun(p), nil
 	}
 	n, err := c.Conn.Read(p)
-	switch surplus := c.framing.surplus(p[:n]); {
+	if n > 0 && !c.asked.Load() {
+		if c.framing.at == atEnd {
+			return 0, io.EOF // a request that just takes the connection gets another
+		}
+		return 0, AnswerMalformed
+	}
+	surplus := c.framing.surplus(p[:n])
+	if c.framing.at == atEnd {
+		c.asked.Store(false)
+	}
+	switch {
 	case c.framing.long:
 		return overrun(p), nil
 	case surplus && err == nil:
