@@ -69,13 +69,53 @@ func TestEarlyAnswer(t *testing.T) {
 	require.Equal(t, 413, a.Status)
 }
 
+// standardLog catches what net/http prints, which holds what a receiver sent.
+func standardLog(t *testing.T) *bytes.Buffer {
+	var printed bytes.Buffer
+	before := log.Writer()
+	log.SetOutput(&printed)
+	t.Cleanup(func() { log.SetOutput(before) })
+	return &printed
+}
+
+// A receiver that talks without being asked loses its connection, and nothing
+// else happens.
+func TestUnasked(t *testing.T) {
+	printed := standardLog(t)
+	said := make(chan struct{})
+	for _, junk := range []string{"junk", ok, "HTTP/1.1 408 Request Timeout\r\n\r\n", "\n"} {
+		r := serve(t, func(c net.Conn, _ int64) bool {
+			io.WriteString(c, ok)
+			time.Sleep(20 * time.Millisecond) // the connection waits in the pool by now
+			_, err := io.WriteString(c, junk)
+			io.Copy(io.Discard, c) // until it is given up
+			said <- struct{}{}
+			return err == nil
+		})
+		c := newClient(t, local)
+		for i := range int64(3) {
+			a := post(t, c, "http://"+r.host)
+			require.NoError(t, a.Err)
+			require.Equal(t, "ok", string(a.Body))
+			<-said
+			require.Equal(t, i+1, r.accepted.Load())
+		}
+	}
+	// Before the first request, as other protocols greet.
+	r := serveConns(t, func(c net.Conn) {
+		io.WriteString(c, "220 mail.example ESMTP\r\n")
+		io.Copy(io.Discard, c)
+	})
+	for range 20 { // the greeting may come before the request is sent, or after
+		require.Equal(t, AnswerMalformed, post(t, newClient(t, local), "http://"+r.host).Err)
+	}
+	require.Empty(t, printed.String())
+}
+
 // net/http logs what it finds on an idle connection, so an empty log shows
 // that the connection was given up before.
 func TestTrailingJunk(t *testing.T) {
-	var found bytes.Buffer
-	before := log.Writer()
-	log.SetOutput(&found)
-	t.Cleanup(func() { log.SetOutput(before) })
+	found := standardLog(t)
 	ca := newAuthority(t)
 	config := &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "hooks.example", time.Now().Add(time.Hour))}}
 	for _, answer := range []string{
