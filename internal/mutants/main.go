@@ -5,7 +5,7 @@
 //	go run ./internal/mutants -run lease  # those whose name or file contains it
 //	go run ./internal/mutants -part 2/5   # every fifth, beginning with the second
 //
-// It works on copies in a temporary directory. The mutants are in table.go.
+// It works on copies in a temporary directory. The mutants are in table_*.go.
 package main
 
 import (
@@ -129,7 +129,7 @@ func (m *mutant) apply(dir string) ([]byte, error) {
 		return nil, fmt.Errorf("%q: %w", m.name, err)
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
-		return nil, fmt.Errorf("%q: %s has the old text %d times, not once; bring table.go up to date", m.name, m.file, n)
+		return nil, fmt.Errorf("%q: %s has the old text %d times, not once; bring the table up to date", m.name, m.file, n)
 	}
 	if m.old == m.new {
 		return nil, fmt.Errorf("%q changes nothing", m.name)
@@ -159,7 +159,7 @@ func unmutated(ctx context.Context, dir string, mutants []mutant) error {
 		}
 		for _, name := range names {
 			if !slices.Contains(r.ran, name) {
-				return fmt.Errorf("%s has no test %s; bring table.go up to date", pkg, name)
+				return fmt.Errorf("%s has no test %s; bring the table up to date", pkg, name)
 			}
 		}
 	}
