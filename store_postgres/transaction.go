@@ -186,12 +186,17 @@ func (tx *transaction) rollback(conn *pgxpool.Conn) {
 	_, _ = conn.Exec(ctx, "ROLLBACK")
 }
 
+var errClosedConn = errors.New("the connection was closed")
+
 // commit ends a transaction. Once it was sent it goes on, whatever becomes of
 // ctx, and only the answer tells what came of it.
 func commit(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := ctx.Err(); err != nil {
 		_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
 		return err
+	}
+	if conn.Conn().IsClosed() {
+		return &fault{nil, errClosedConn}
 	}
 	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -206,12 +211,10 @@ func commit(ctx context.Context, conn *pgxpool.Conn) error {
 		return nil
 	}
 	// An ERROR in answer to COMMIT is a transaction rolled back. What ends the
-	// connection may have come after the commit.
+	// connection may have come after the commit. That it is safe to retry is not to
+	// be believed: pgx also says so of a connection that broke during this call.
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.SeverityUnlocalized == "ERROR" {
 		return classify(err)
-	}
-	if pgconn.SafeToRetry(err) {
-		return classify(err) // nothing was sent
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ctx.Err(), store.ErrOutcomeUnknown)
