@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -234,6 +236,59 @@ func TestWhatMayPassIsTriedAgain(t *testing.T) {
 	require.ErrorContains(t, panicked, "panic: no")
 }
 
+// Publishes that wait for a transaction of the host's leave connections to the
+// scheduler, however many they are.
+func TestWaitingPublishesLeaveConnections(t *testing.T) {
+	st, pool := host(t)
+	createEndpoint(t, st)
+	mustPublish(t, st, "evt_0")
+	keyed := event("evt_host")
+	keyed.IdempotencyKey = "taken"
+	p := store.PublishParams{Now: time.UnixMilli(1000), Events: []store.NewEvent{keyed}}
+	tx := begin(t, st, pool, pgx.TxOptions{})
+	_, err := st.Tx(tx).Publish(t.Context(), p)
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for range 40 { // of ten connections
+		all.Go(func() {
+			if _, err := st.Publish(t.Context(), p); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return st.pool.Stat().AcquiredConns() == 8 }, time.Minute, time.Millisecond)
+	r, err := st.Claim(briefly(t), room(1, time.UnixMilli(1000), 5))
+	require.NoError(t, err)
+	require.Len(t, r.Leases, 1)
+	given, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = st.Publish(given, p)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, tx.Commit(t.Context()))
+	all.Wait()
+	require.Len(t, listed(t, st), 2)
+}
+
+// A server that is not there is named, also where the context ended first.
+func TestAServerThatIsNotThere(t *testing.T) {
+	url := fmt.Sprintf("postgres://nobody:hunter2@127.0.0.1:%d/none?sslmode=disable", freePort(t))
+	_, err := Open(t.Context(), url)
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "hunter2")
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	st := &Store{pool: pool, schema: newSchema("none")}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = st.Probe(ctx, store.ProbeParams{})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "connect")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
 // receiver counts what it gets.
 type receiver struct {
 	*httptest.Server
@@ -271,6 +326,7 @@ func (r *receiver) counts() (deliveries int, most int) {
 func dispatch(t testing.TB, st store.Store, config webhook.Config) (d *webhook.Dispatcher, stop func()) {
 	t.Helper()
 	config.Egress.AllowLoopback = true
+	config.Logger = slog.New(slog.DiscardHandler)
 	d, err := webhook.New(st, config)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -301,7 +357,7 @@ func TestTheServerCrashes(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close() })
 	r := newReceiver(t, nil)
-	d, stop := dispatch(t, st, webhook.Config{Timeout: time.Second, Poll: 100 * time.Millisecond})
+	d, stop := dispatch(t, st, webhook.Config{Timeout: 5 * time.Second, Lease: 15 * time.Second, Poll: 100 * time.Millisecond})
 	endpointTo(t, d, r.URL)
 
 	const publishers, each = 4, 60

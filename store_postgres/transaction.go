@@ -135,6 +135,7 @@ func (s *Store) retry(ctx context.Context, what string, try func() error) error 
 		return err
 	}
 	pause, begun := 2*time.Millisecond, time.Now()
+	var last error // which says more than that ctx ended meanwhile
 	for {
 		err := try()
 		switch {
@@ -145,7 +146,7 @@ func (s *Store) retry(ctx context.Context, what string, try func() error) error 
 		case s.closed.Load() && !isRefusal(err):
 			return store.ErrClosed
 		case ctx.Err() != nil && !isRefusal(err):
-			return ctx.Err()
+			return ended(ctx, what, last)
 		case !passing(err) || time.Since(begun) > patience:
 			return describe(what, err)
 		}
@@ -153,10 +154,19 @@ func (s *Store) retry(ctx context.Context, what string, try func() error) error 
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():
-			return ctx.Err()
+			return ended(ctx, what, err)
 		}
+		last = err
 		pause = min(2*pause, maxPause)
 	}
+}
+
+// ended returns the error of a call whose context ended while it was trying again.
+func ended(ctx context.Context, what string, last error) error {
+	if last == nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w; before that: %w", ctx.Err(), describe(what, last))
 }
 
 // isRefusal reports whether an error is a call's own, and not the database's.
