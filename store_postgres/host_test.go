@@ -394,7 +394,8 @@ func TestABurstIsToldOfAtItsEnd(t *testing.T) {
 	mustPublish(t, st, "evt_last")
 	hears(t, woken, "of the last")
 
-	silent := &Store{pool: st.pool, schema: st.schema, silent: true, life: st.life, end: func() {}}
+	silent, err := Options{Schema: st.schema.name, NoNotify: true}.New(t.Context(), st.pool)
+	require.NoError(t, err)
 	mustPublish(t, silent, "evt_silent")
 	require.Zero(t, drained(woken), "wake-ups by a store that notifies nobody")
 	require.ErrorIs(t, silent.Watch(t.Context(), func() {}), errors.ErrUnsupported)

@@ -74,6 +74,7 @@ func (o Options) open(ctx context.Context, pool *pgxpool.Pool) (*Store, error) {
 		return nil, fmt.Errorf("%w; schema %q is at version %d of %d", ErrMigrate, in.name, version, len(known))
 	}
 	st := &Store{pool: pool, pooled: o.TransactionPooling, silent: o.NoNotify, schema: in}
+	st.publishing = make(chan struct{}, max(1, pool.Config().MaxConns-2))
 	st.life, st.end = context.WithCancel(context.Background())
 	return st, nil
 }

@@ -90,7 +90,6 @@ func TestNoStatementScans(t *testing.T) {
 	fill(t, st)
 	ids, keys := []int64{1, 2, 3, 150_000, 199_999}, [][]byte{[]byte("key 2"), []byte("key 52")}
 	two := ids[:2]
-	list := func(f store.DeliveryFilter) (string, []any) { return listing(f) }
 	page := store.DeliveryFilter{WorkspaceID: 1, EndpointID: 20, Limit: 100}
 	failed, kind, deep, ofEvent := page, page, page, page
 	failed.Status, kind.EventType, ofEvent.EventID = store.StatusFailed, "link.created", "evt_40"
@@ -148,7 +147,7 @@ func TestNoStatementScans(t *testing.T) {
 		"page": page, "page of failed": failed, "page of a type": kind, "deep page": deep, "page of an event": ofEvent,
 		"page of a workspace": {WorkspaceID: 1, Limit: 10},
 	} {
-		statement, args := list(f)
+		statement, args := listing(f)
 		tests[name] = test{statement, args}
 	}
 	for _, settings := range [][]string{

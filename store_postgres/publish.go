@@ -42,6 +42,12 @@ func (s *Store) Publish(ctx context.Context, p store.PublishParams) (result stor
 	if len(p.Events) == 0 {
 		return store.PublishResult{}, ctx.Err()
 	}
+	select {
+	case s.publishing <- struct{}{}:
+		defer func() { <-s.publishing }()
+	case <-ctx.Done():
+		return store.PublishResult{}, ctx.Err()
+	}
 	err = s.write(ctx, "publish", func(tx *transaction) (err error) {
 		result, err = tx.publish(p)
 		return err

@@ -28,6 +28,13 @@ import (
 var testServer string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childURL) != "" {
+		if err := runChild(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(func() int {
 		stop := findServer()
 		defer stop()

@@ -49,8 +49,11 @@ type Store struct {
 	known    atomic.Pointer[catalog]
 	notifier notifier
 	closed   atomic.Bool
-	life     context.Context //nolint:containedctx // ends with Close
-	end      context.CancelFunc
+	// publishing bounds the publishes at once, as they may have to wait for a
+	// transaction of the host's: the scheduler still gets a connection.
+	publishing chan struct{}
+	life       context.Context //nolint:containedctx // ends with Close
+	end        context.CancelFunc
 }
 
 var (

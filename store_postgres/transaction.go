@@ -135,6 +135,7 @@ func (s *Store) retry(ctx context.Context, what string, try func() error) error 
 		return err
 	}
 	pause, begun := 2*time.Millisecond, time.Now()
+	var last error // which says more than that ctx ended meanwhile
 	for {
 		err := try()
 		switch {
@@ -145,7 +146,7 @@ func (s *Store) retry(ctx context.Context, what string, try func() error) error 
 		case s.closed.Load() && !isRefusal(err):
 			return store.ErrClosed
 		case ctx.Err() != nil && !isRefusal(err):
-			return ctx.Err()
+			return ended(ctx, what, last)
 		case !passing(err) || time.Since(begun) > patience:
 			return describe(what, err)
 		}
@@ -153,10 +154,19 @@ func (s *Store) retry(ctx context.Context, what string, try func() error) error 
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():
-			return ctx.Err()
+			return ended(ctx, what, err)
 		}
+		last = err
 		pause = min(2*pause, maxPause)
 	}
+}
+
+// ended returns the error of a call whose context ended while it was trying again.
+func ended(ctx context.Context, what string, last error) error {
+	if last == nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w; before that: %w", ctx.Err(), describe(what, last))
 }
 
 // isRefusal reports whether an error is a call's own, and not the database's.
@@ -186,12 +196,17 @@ func (tx *transaction) rollback(conn *pgxpool.Conn) {
 	_, _ = conn.Exec(ctx, "ROLLBACK")
 }
 
+var errClosedConn = errors.New("the connection was closed")
+
 // commit ends a transaction. Once it was sent it goes on, whatever becomes of
 // ctx, and only the answer tells what came of it.
 func commit(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := ctx.Err(); err != nil {
 		_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
 		return err
+	}
+	if conn.Conn().IsClosed() {
+		return &fault{nil, errClosedConn}
 	}
 	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -206,12 +221,10 @@ func commit(ctx context.Context, conn *pgxpool.Conn) error {
 		return nil
 	}
 	// An ERROR in answer to COMMIT is a transaction rolled back. What ends the
-	// connection may have come after the commit.
+	// connection may have come after the commit. That it is safe to retry is not to
+	// be believed: pgx also says so of a connection that broke during this call.
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.SeverityUnlocalized == "ERROR" {
 		return classify(err)
-	}
-	if pgconn.SafeToRetry(err) {
-		return classify(err) // nothing was sent
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ctx.Err(), store.ErrOutcomeUnknown)
