@@ -380,7 +380,7 @@ func (b *bench) throughput(ctx context.Context) error {
 	}
 	// Profiling costs, so it has runs of its own, and block and mutex profiles
 	// another than CPU.
-	of1 := os.Getenv("PROF"); if of1 == "" { of1 = "SQLite, 10 endpoints" }; i := slices.IndexFunc(contenders, func(c contender) bool { return c.label == of1 })
+	i := slices.IndexFunc(contenders, func(c contender) bool { return c.label == "SQLite, 10 endpoints" })
 	for _, kinds := range [][]string{{"cpu", "allocs"}, {"block", "mutex"}} {
 		b.progress("profiling %v", kinds)
 		c := contenders[i]
