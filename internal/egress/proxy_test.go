@@ -184,7 +184,7 @@ func TestProxiedAnswersAreTakenAsTheyAre(t *testing.T) {
 		answer, body string
 		status       int
 	}{
-		{"HTTP/1.1 307 Moved\r\nLocation: http://" + second.host + "\r\nContent-Length: 0\r\n\r\n", "", 307},
+		{"HTTP/1.1 302 Found\r\nLocation: http://" + second.host + "\r\nContent-Length: 0\r\n\r\n", "", 302},
 		{"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nzzzzz", "zzzzz", 200},
 	} {
 		target := serve(t, answers(test.answer))
