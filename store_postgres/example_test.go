@@ -20,7 +20,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pool.Close()
 	if err := postgresstore.Migrate(ctx, pool); err != nil {
 		log.Fatal(err)
 	}
@@ -28,7 +27,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer func() { _ = st.Close() }()
 	d, err := webhook.New(st, webhook.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -46,4 +44,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	_ = st.Close()
+	pool.Close()
 }

@@ -11,6 +11,7 @@ const (
 	selectSecrets = `SELECT workspace_id, id, revision, current_key, current_secret,
 		previous_key, previous_secret, previous_until, credentials_key, credentials
 		FROM webhook_endpoints WHERE id > $1 AND deleted_at IS NULL ORDER BY id LIMIT $2`
+	//nolint:gosec // a statement
 	updateSecrets = `UPDATE webhook_endpoints SET current_key = $2, current_secret = $3,
 		previous_key = $4, previous_secret = $5, credentials_key = $6, credentials = $7, revision = $8 WHERE id = $1`
 )

@@ -159,7 +159,7 @@ func (c *Client) request(ctx context.Context, r *Request) *http.Request {
 
 // through makes the request with a transport.
 func (c *Client) through(req *http.Request, answered func()) (x exchange, err error) {
-	x.answer, err = c.transport.RoundTrip(req)
+	x.answer, err = c.transport.RoundTrip(req) //nolint:bodyclose // it is, below
 	switch {
 	case err != nil:
 		return x, err

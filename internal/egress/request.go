@@ -48,7 +48,8 @@ func (c *conn) send(r *Request) (*upload, error) {
 		return nil, err
 	}
 	if len(r.Body) <= alongside {
-		*buf = append(head, r.Body...)
+		head = append(head, r.Body...)
+		*buf = head
 		return &upload{}, c.begin(r, *buf)
 	}
 	if err := c.begin(r, head); err != nil {

@@ -138,7 +138,7 @@ func (c *conn) exchange(ctx context.Context, r *Request, answered func()) (x exc
 			<-upload.done
 		}
 	}()
-	if x.answer, err = c.readHead(); err != nil {
+	if x.answer, err = c.readHead(); err != nil { //nolint:bodyclose // what was read to its end or goes with the connection needs no closing
 		return x, false, err
 	}
 	if answered != nil {
