@@ -84,7 +84,7 @@ func TestStopLosesNothing(t *testing.T) {
 		"waiting, and there is an answer":    {answer: slowly(700 * time.Millisecond), takes: 600 * time.Millisecond},
 		"waiting, and there is one just now": {answer: slowly(850 * time.Millisecond), takes: 750 * time.Millisecond},
 		"recording":                          {hangs: "record", unwritten: true},
-		"recording, and it was written":      {hangs: "record", applied: true},
+		"recording, and it was written":      {hangs: "record", applied: true, unwritten: true}, // what is answered meanwhile
 		"giving back":                        {hangs: "release", answer: silent},
 		"renewing":                           {hangs: "renew", answer: silent, wait: 11 * time.Second},
 		"polling":                            {hangs: "probe", wait: 2500 * time.Millisecond},
