@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"maps"
 	"net"
@@ -94,6 +95,9 @@ func newSweep(t *testing.T, keys webhook.Keyring) *sweep {
 	s := &sweep{T: t, keys: keys, path: filepath.Join(t.TempDir(), "webhooks.db"), searched: map[place][]byte{}}
 	options := &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true}
 	out := &locked{w: &s.log}
+	before := log.Writer()
+	log.SetOutput(out) // net/http has things to say as well
+	t.Cleanup(func() { log.SetOutput(before) })
 	s.logger = slog.New(slog.NewMultiHandler(slog.NewTextHandler(out, options), slog.NewJSONHandler(out, options)))
 	var err error
 	s.store, err = sqlitestore.Open(t.Context(), s.path)
@@ -336,7 +340,7 @@ func (s *sweep) everyAnswer() {
 		closing("HTTP/1.1 307 M\r\nLocation: http://[::1\r\n\r\n"), closing("HTTP/1.1 101 S\r\n\r\n" + body), closing("HTTP/1.1 999 " + body + "\r\n" + body),
 		closing(body), closing("HTTP/1.1 " + body), closing("HTTP/1.1 200 OK\r\n" + body), closing(""), resetting(""), resetting("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + body),
 		closing("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n" + body), flood("HTTP/1.1 200 OK\r\n", "X: "+body), flood("HTTP/1.1 500 OK\r\n\r\n", body),
-		hold, trickle("HTTP/1.1 500 I\r\n\r\n", body, 50*time.Millisecond), answering("HTTP/1.1 429 S\r\nRetry-After: " + answerCanary + "\r\nContent-Length: 0\r\n\r\n"),
+		hold, trickle("HTTP/1.1 500 I\r\n\r\n", body, 50*time.Millisecond), trickle(okAnswer, body, 20*time.Millisecond), answering("HTTP/1.1 429 S\r\nRetry-After: " + answerCanary + "\r\nContent-Length: 0\r\n\r\n"),
 		echo("missing key, I have " + signingCanary), echo(`{"expected":"` + rotatedCanary + `"}`),
 		echo("Cannot POST /in/" + pathCanary + "/?plain=1&key=" + queryCanary + " with Bearer " + headerCanary),
 	}

@@ -116,8 +116,9 @@ type Attempt struct {
 	Error     []byte        `json:"error,omitempty"`
 	// Headers are those sent, without signatures.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Response is the beginning of the answer's body. ResponseCut says that
-	// there was more, or that it was cut off.
+	// Response is the beginning of the answer's body, without what it repeats of
+	// the request that is confidential. ResponseCut says that there was more, or
+	// that it was cut off.
 	Response    []byte `json:"response,omitempty"`
 	ResponseCut bool   `json:"response_cut,omitempty"`
 }
