@@ -1,4 +1,4 @@
-.PHONY: test check lint fuzz bench peers ipv4 machine
+.PHONY: test check lint fuzz bench peers ipv4 machine interop
 
 test: ## the README's test command
 	go test work
@@ -14,6 +14,10 @@ fuzz: ## every fuzz target, FUZZTIME each
 
 machine: ## the state machine over the Dispatcher, at length: hours
 	go test . -run TestMachine -rapid.checks=$(or $(CHECKS),5000) -rapid.steps=100 -timeout 0
+
+interop: ## what is signed, verified by the libraries of others
+	npm ci --prefix interop --ignore-scripts
+	go -C interop test ./...
 
 ipv4: ## every IPv4 address against a second, independently written classifier
 	go test ./internal/egress -run TestSecondOpinionEverywhere -every-ipv4 -timeout 60m
