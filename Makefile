@@ -1,4 +1,4 @@
-.PHONY: test check lint fuzz mutants bench peers ipv4 machine torture races
+.PHONY: test check lint fuzz mutants bench peers ipv4 machine torture races interop
 
 test: ## the README's test command
 	go test work
@@ -24,6 +24,10 @@ torture: ## 200 processes killed at random while they publish and deliver; then 
 
 races: ## pauses, rotations, deletions, retries and stops, 1,000 times each
 	go test -race . -run '^TestRaces$$' -v -races=$(or $(RACES),1000) -parallel 8 -timeout 0
+
+interop: ## what is signed, verified by the libraries of others
+	npm ci --prefix interop --ignore-scripts
+	go -C interop test ./...
 
 ipv4: ## every IPv4 address against a second, independently written classifier
 	go test ./internal/egress -run TestSecondOpinionEverywhere -every-ipv4 -timeout 60m

@@ -46,6 +46,15 @@ func TestArrowsPointOneWay(t *testing.T) {
 			require.True(t, ok[dep], "%s must not import %s", own, dep)
 		}
 	}
+	// Modules of their own use what everybody may.
+	for _, dir := range []string{"metrics", "tracing"} {
+		out, err := exec.Command("go", "-C", dir, "list", "-f", `{{join .Imports "\n"}}`, ".").Output()
+		require.NoError(t, err)
+		for dep := range strings.FieldsSeq(string(out)) {
+			require.False(t, strings.HasPrefix(dep, module+"/"), "%s must not import %s", dir, dep)
+		}
+		require.Contains(t, string(out), module)
+	}
 	for _, dep := range deps(t, module+"/store_sqlite") {
 		if strings.HasPrefix(dep, module) {
 			require.Contains(t, []string{module + "/store_sqlite", module + "/store"}, dep)
