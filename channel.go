@@ -114,7 +114,7 @@ func (s *sender) prepareChannel(r *route, t *store.Target) error {
 		return nil
 	}
 	r.channel = c
-	r.confidences = r.confidences.addURL(r.url)
+	r.confidences = r.confidences.addURL(r.url).add(c.Secrets()...)
 	for name, value := range t.Headers {
 		r.setHeader(http.CanonicalHeaderKey(name), []string{value})
 	}

@@ -722,6 +722,37 @@ func (loopbackResolver) LookupNetIP(context.Context, string, string) ([]netip.Ad
 }
 
 // TestChannelBases: bases are checked with the rest of the configuration.
+// TestEchoedTokenIsNotStored: in whatever way a server writes it.
+func TestEchoedTokenIsNotStored(t *testing.T) {
+	const secret = "AbCdEfGhIjKlMnOpQrStUvWxYz012345678"
+	escaped := func(format string) string {
+		var b strings.Builder
+		for _, c := range []byte(secret) {
+			fmt.Fprintf(&b, format, c)
+		}
+		return b.String()
+	}
+	bubble(t, webhook.Config{}, func(w *world) {
+		_, _, err := w.CreateEndpoint(w.Context(), webhook.EndpointParams{
+			WorkspaceID: workspace, Kind: webhook.KindTelegram, Events: []string{"link.*"},
+			Config: map[string]string{"chat_id": "-1001", "bot_token": "123456789:" + secret},
+		})
+		require.NoError(w, err)
+		w.run()
+		for _, text := range []string{secret, escaped("%%%02x"), escaped(`\u%04x`), escaped("&#%d;")} {
+			w.net.set(func(*http.Request, int) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, ContentLength: -1, Body: io.NopCloser(strings.NewReader("you sent " + text + "!"))}, nil
+			})
+			r := w.publish(webhook.Event{})
+			w.settle()
+			list := w.attempts(r.DeliveryIDs[0])
+			require.Len(w, list, 1)
+			require.NotContains(w, string(list[0].Response), text)
+			require.Contains(w, string(list[0].Response), "you sent ")
+		}
+	})
+}
+
 func TestChannelBases(t *testing.T) {
 	for field, channels := range map[string]webhook.Channels{
 		"Channels.DiscordBase":  {DiscordBase: "http://127.0.0.1:8000"},

@@ -80,6 +80,8 @@ func TestTelegramNotOK(t *testing.T) {
 	c := open(t, channel.Telegram)
 	a := c.Answer(200, nil, []byte(`{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}`))
 	assert.Equal(t, channel.Answer{Reason: "Bad Request: chat not found"}, a, "failed, and to be tried again")
+	long := []byte(`{"ok":false,"description":"` + strings.Repeat("x", 20_000) + `"}`)
+	assert.False(t, c.Answer(200, nil, long[:16<<10]).Delivered, "also if only the beginning of it was kept")
 	for _, body := range []string{``, `{}`, `{"ok":true`, `{"ok":"false"}`, `<html>`, `{"ok":true,"result":{}}`} {
 		assert.True(t, c.Answer(200, nil, []byte(body)).Delivered, "any other 2xx is delivered: %s", body)
 	}

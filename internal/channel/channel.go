@@ -140,3 +140,7 @@ const (
 	contentTypeJSON = "application/json"
 	userAgent       = "Elido-Webhooks/1.0"
 )
+
+// Secrets returns what nobody may read in an answer: the credentials, and the
+// parts of them that are as good as the whole.
+func (c *Channel) Secrets() []string { return c.vendor.secrets() }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -112,6 +113,9 @@ func (t *telegram) secrets() []string {
 	return []string{t.token, secret}
 }
 
+// notOK is the beginning of a refusal of which only the beginning was kept.
+var notOK = regexp.MustCompile(`^\s*\{\s*"ok"\s*:\s*false\b`)
+
 var telegramHeader = http.Header{"Content-Type": {contentTypeJSON}, "User-Agent": {userAgent}}
 
 // Header implements vendor.
@@ -217,7 +221,8 @@ func (h *html) link(url, s string) {
 // Answer implements vendor.
 func (t *telegram) Answer(status int, _ http.Header, body []byte) Answer {
 	d := readDocument(body)
-	if success(status) && string(d["ok"]) != "false" {
+	refused := string(d["ok"]) == "false" || d == nil && notOK.Match(body)
+	if success(status) && !refused {
 		return Answer{Delivered: true}
 	}
 	parameters := d.document("parameters")

@@ -21,29 +21,38 @@ const (
 //     network must not be told stories by a stranger;
 //   - cookies, which are a browser's: credentials go into Authorization.
 var reserved = map[string]bool{
-	"accept-encoding":   true,
-	"connection":        true,
-	"cookie":            true,
-	"cookie2":           true,
-	"date":              true,
-	"expect":            true,
-	"forwarded":         true,
-	"host":              true,
-	"http2-settings":    true,
-	"idempotency-key":   true,
-	"keep-alive":        true,
-	"te":                true,
-	"trailer":           true,
-	"transfer-encoding": true,
-	"upgrade":           true,
-	"user-agent":        true,
-	"via":               true,
-	"x-idempotency-key": true,
-	"x-real-ip":         true,
+	"accept-encoding":     true,
+	"connection":          true,
+	"cookie":              true,
+	"cookie2":             true,
+	"date":                true,
+	"expect":              true,
+	"forwarded":           true,
+	"forwarded-for":       true,
+	"host":                true,
+	"http2-settings":      true,
+	"idempotency-key":     true,
+	"keep-alive":          true,
+	"metadata":            true, // a cloud's, asked for by those that may reach it
+	"metadata-flavor":     true,
+	"te":                  true,
+	"trailer":             true,
+	"transfer-encoding":   true,
+	"true-client-ip":      true,
+	"upgrade":             true,
+	"user-agent":          true,
+	"via":                 true,
+	"x-client-ip":         true,
+	"x-cluster-client-ip": true,
+	"x-forwarded":         true,
+	"x-host":              true,
+	"x-idempotency-key":   true,
+	"x-real-ip":           true,
 }
 
 var reservedPrefixes = [...]string{
-	"content-", "elido-", "proxy-", "webhook-", "x-elido-", "x-forwarded-", "x-webhook-",
+	"cf-", "content-", "elido-", "fastly-", "fly-", "proxy-", "webhook-", "x-elido-", "x-envoy-", "x-forwarded-",
+	"x-original-", "x-rewrite-", "x-webhook-",
 }
 
 // CheckHeaders reports whether h may be an endpoint's extra headers: at most

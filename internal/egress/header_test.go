@@ -21,6 +21,8 @@ func TestCheckHeaders(t *testing.T) {
 		"elido-webhook-id", "webhook-id", "Webhook-Signature", "Host", "Content-Length", "content-type", "Content-Encoding", "Content-Digest",
 		"Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Upgrade", "Accept-Encoding",
 		"Idempotency-Key", "IDEMPOTENCY-KEY", "X-Idempotency-Key", "Expect", "User-Agent", "Cookie", "Date", "Forwarded", "X-Forwarded-For",
+		"True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "X-Cluster-Client-IP", "Fly-Client-IP", "Fastly-Client-IP", "X-Envoy-External-Address",
+		"X-Forwarded", "Forwarded-For", "X-Original-Host", "X-Original-URL", "X-Rewrite-URL", "X-Host", "Metadata", "Metadata-Flavor",
 		"X_Forwarded_For", "x-real_ip", "X_Elido_Signature", "X_WEBHOOK-Delivery", "Content_Length",
 	} {
 		err := CheckHeaders(map[string]string{"Authorization": "a", name: secret})
