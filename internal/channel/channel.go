@@ -143,4 +143,4 @@ const (
 
 // Secrets returns what nobody may read in an answer: the credentials, and the
 // parts of them that are as good as the whole.
-func (c *Channel) Secrets() []string { return c.vendor.secrets() }
+func (c *Channel) Secrets() []string { return c.secrets() }
