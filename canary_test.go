@@ -84,7 +84,7 @@ type sweep struct {
 	keys     webhook.Keyring
 	path     string
 	store    store.Store
-	log      bytes.Buffer
+	log      logged
 	logger   *slog.Logger
 	searched map[place][]byte
 
@@ -94,7 +94,7 @@ type sweep struct {
 func newSweep(t *testing.T, keys webhook.Keyring) *sweep {
 	s := &sweep{T: t, keys: keys, path: filepath.Join(t.TempDir(), "webhooks.db"), searched: map[place][]byte{}}
 	options := &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true}
-	out := &locked{w: &s.log}
+	out := &s.log
 	before := log.Writer()
 	log.SetOutput(out) // net/http has things to say as well
 	t.Cleanup(func() { log.SetOutput(before) })

@@ -64,7 +64,7 @@ type chats struct {
 	*testing.T
 	*webhook.Dispatcher
 	store    store.Store
-	log      *bytes.Buffer
+	log      *logged
 	discord  *channeltest.Discord
 	telegram *channeltest.Telegram
 	sentry   *channeltest.Sentry
@@ -143,7 +143,7 @@ func (c *chats) shown(kind webhook.Kind) int {
 
 func newChats(t *testing.T, st store.Store, config webhook.Config) *chats {
 	c := &chats{
-		T: t, store: st, log: &bytes.Buffer{},
+		T: t, store: st, log: &logged{},
 		discord:  channeltest.NewDiscord("1422334455667788990", discordToken),
 		telegram: channeltest.NewTelegram(botToken, chatID),
 		sentry:   channeltest.NewSentry("", "42", sentryKey),
@@ -154,7 +154,7 @@ func newChats(t *testing.T, st store.Store, config webhook.Config) *chats {
 	if config.Retry.Delays == nil {
 		config.Retry.Delays = []time.Duration{0, 0}
 	}
-	config.Logger = slog.New(slog.NewTextHandler(&locked{w: c.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	config.Logger = slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
 	c.Dispatcher, err = webhook.New(st, config)
 	require.NoError(t, err)

@@ -116,3 +116,10 @@ func (s *nameserver) reply(query []byte, limit int) []byte {
 	}
 	return append(append(reply, question...), records...)
 }
+
+// asked returns how often a name was asked for.
+func (s *nameserver) asked(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queries[name]
+}

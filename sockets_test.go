@@ -195,10 +195,10 @@ func outside(t testing.TB, config webhook.Config) *world {
 
 // dispatcherOn makes a world with the network that config says.
 func dispatcherOn(t testing.TB, st store.Store, config webhook.Config) *world {
-	w := &world{store: st, net: &network{}, log: &bytes.Buffer{}, stop: func() {}}
+	w := &world{store: st, net: &network{}, log: &logged{}, stop: func() {}}
 	w.T, _ = t.(*testing.T)
 	if config.Logger == nil {
-		config.Logger = slog.New(slog.NewTextHandler(&locked{w: w.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		config.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	var err error
 	w.Dispatcher, err = webhook.New(st, config)

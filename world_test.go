@@ -117,7 +117,7 @@ type world struct {
 	*webhook.Dispatcher
 	store store.Store
 	net   *network
-	log   *bytes.Buffer
+	log   *logged
 	stop  func() // stops Run and waits for it
 }
 
@@ -134,12 +134,12 @@ func bubble(t *testing.T, config webhook.Config, test func(w *world)) {
 }
 
 func newWorld(t *testing.T, st store.Store, config webhook.Config) *world {
-	w := &world{T: t, store: st, net: &network{}, log: &bytes.Buffer{}, stop: func() {}}
+	w := &world{T: t, store: st, net: &network{}, log: &logged{}, stop: func() {}}
 	if config.Egress.Transport == nil && config.Egress.Resolver == nil {
 		config.Egress.Transport = w.net
 	}
 	if config.Logger == nil {
-		config.Logger = slog.New(slog.NewTextHandler(&locked{w: w.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		config.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	d, err := webhook.New(st, config)
 	require.NoError(t, err)
@@ -149,15 +149,22 @@ func newWorld(t *testing.T, st store.Store, config webhook.Config) *world {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-type locked struct {
-	mu sync.Mutex
-	w  io.Writer
+// logged is what was logged, to be read at any time.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
 }
 
-func (l *locked) Write(p []byte) (int, error) {
+func (l *logged) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.Write(p)
+	return l.buf.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }
 
 // run starts Run.

@@ -64,6 +64,7 @@ func (c *coordinator) try(b *backoff, what string, f func() error) error {
 	switch {
 	case errors.Is(err, store.ErrClosed):
 		return err
+	case err != nil && c.early.Err() != nil: // it was cut short, and stop tries again
 	case err != nil:
 		b.failures++
 		wait := min(backoffBase<<min(b.failures-1, 10), backoffMost)
