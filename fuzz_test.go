@@ -275,10 +275,11 @@ func FuzzUnseal(f *testing.F) {
 			got, err := ring.unseal(s, what, workspaceID, endpointID)
 			require.Error(t, err)
 			require.True(t, got.IsZero(), "an error with something beside it")
-			if len(secret) > 16 {
+			if len(secret) > 16 && !strings.Contains(strconv.Quote(s.KeyID), secret) {
 				require.NotContains(t, err.Error(), secret)
 			}
-			if raw := s.Data.Reveal(); len(raw) > 16 {
+			// The key's id is shown, and may happen to be the same.
+			if raw := s.Data.Reveal(); len(raw) > 16 && !strings.Contains(strconv.Quote(s.KeyID), raw) {
 				require.NotContains(t, err.Error(), raw)
 			}
 		}
