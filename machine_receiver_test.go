@@ -128,7 +128,9 @@ func (p *party) answer(r *http.Request, body []byte, b behaviour, q *machineRequ
 		q.postpone = func(time.Time) time.Duration { return min(time.Duration(seconds)*time.Second, 24*time.Hour) }
 		return status(429, "Retry-After", b.retryAfter), nil
 	case "panics":
+		p.m.mu.Lock()
 		q.panicked = true
+		p.m.mu.Unlock()
 		panic("injected")
 	default:
 		return status(204), nil

@@ -116,13 +116,13 @@ var egressMutants = []mutant{
 	}, {
 		name: "an endpoint may set the Host header",
 		file: "internal/egress/header.go",
-		old:  "	\"host\":              true,\n",
+		old:  "	\"host\":                true,\n",
 		new:  "",
 		pkg:  egress, run: "TestCheckHeaders",
 	}, {
 		name: "an endpoint may set Idempotency-Key",
 		file: "internal/egress/header.go",
-		old:  "	\"idempotency-key\":   true,\n",
+		old:  "	\"idempotency-key\":     true,\n",
 		new:  "",
 		pkg:  egress, run: "TestCheckHeaders",
 	}, {

@@ -123,7 +123,10 @@ func (q *Queue) Run(ctx context.Context) error {
 
 func (c *coordinator) run(ctx, watched context.Context) error {
 	if err := c.begin(time.Now()); err != nil {
-		_ = c.stop() // what a publish handed off meanwhile
+		stopped := c.stop() // what a publish handed off meanwhile
+		if ctx.Err() != nil {
+			return stopped // before it began
+		}
 		return err
 	}
 	if w, ok := c.cfg.Store.(store.Watcher); ok {
