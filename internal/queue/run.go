@@ -64,12 +64,13 @@ func (c *coordinator) try(b *backoff, what string, f func() error) error {
 	switch {
 	case errors.Is(err, store.ErrClosed):
 		return err
-	case err != nil && c.early.Err() != nil: // it was cut short, and stop tries again
 	case err != nil:
 		b.failures++
 		wait := min(backoffBase<<min(b.failures-1, 10), backoffMost)
 		b.till = time.Now().Add(wait)
-		c.cfg.Logger.Error("webhook: the store failed; trying again", "at", what, "error", err, "in_a_row", b.failures, "again_in", wait)
+		if c.early.Err() == nil { // or it was cut short, and stop tries again
+			c.cfg.Logger.Error("webhook: the store failed; trying again", "at", what, "error", err, "in_a_row", b.failures, "again_in", wait)
+		}
 	case b.failures > 0:
 		c.cfg.Logger.Info("webhook: the store is back", "at", what, "failures", b.failures)
 		*b = backoff{}
