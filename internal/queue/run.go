@@ -125,7 +125,7 @@ func (q *Queue) Run(ctx context.Context) error {
 func (c *coordinator) run(ctx, watched context.Context) error {
 	if err := c.begin(time.Now()); err != nil {
 		stopped := c.stop() // what a publish handed off meanwhile
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return stopped // before it began
 		}
 		return err
