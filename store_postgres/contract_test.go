@@ -29,30 +29,29 @@ func TestContract(t *testing.T) {
 // hasty returns the shared server's URL for tests that need not wait for the disk.
 func hasty(t testing.TB) string { return with(serverURL(t), "synchronous_commit=off") }
 
-// With the simple protocol, which some proxies need, all is the same.
-func TestContractInTheSimpleProtocol(t *testing.T) {
-	url := with(hasty(t), "default_query_exec_mode=simple_protocol")
-	storetest.Run(t, func(t *testing.T) store.Store {
-		t.Parallel()
-		return openURL(t, url, Options{})
-	})
-}
-
 // Every transaction may get another connection of the server's, and does: there
-// are fewer than callers.
+// are fewer than callers. Nothing is prepared; the simple protocol, which some
+// proxies need, differs most.
 func TestContractThroughAProxy(t *testing.T) {
 	proxy := startPgBouncer(t)
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Parallel()
-		return openURL(t, proxy, Options{TransactionPooling: true})
+		return openURL(t, with(proxy, "default_query_exec_mode=simple_protocol"), Options{TransactionPooling: true})
 	})
-	t.Run("simple protocol", func(t *testing.T) {
-		st := openURL(t, with(proxy, "default_query_exec_mode=simple_protocol"), Options{TransactionPooling: true})
+	t.Run("by default", func(t *testing.T) {
+		st := openURL(t, proxy, Options{TransactionPooling: true})
 		createEndpoint(t, st)
 		mustPublish(t, st, "evt_1")
-		r, err := st.Claim(t.Context(), room(1, time.UnixMilli(2000), 5))
+		now := time.UnixMilli(2000)
+		r, err := st.Claim(t.Context(), room(1, now, 5))
 		require.NoError(t, err)
 		require.Len(t, r.Leases, 1)
+		recorded, err := st.Record(t.Context(), store.RecordParams{Now: now, Outcomes: []store.Outcome{{
+			DeliveryID: r.Leases[0].DeliveryID, EndpointID: r.Leases[0].Target.EndpointID, Token: 1, Status: store.StatusDelivered,
+			Attempt: store.Attempt{Headers: map[string]string{"A": "b"}, Response: []byte("\x00\xff"), ResponseCut: true},
+		}}})
+		require.NoError(t, err)
+		require.Empty(t, recorded.Stale)
 	})
 	t.Run("watch", func(t *testing.T) {
 		st := openURL(t, proxy, Options{TransactionPooling: true})

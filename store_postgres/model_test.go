@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -20,9 +21,16 @@ import (
 )
 
 // TestModel does the same random things to this store and to the memory store,
-// and wants the same answers.
+// and wants the same answers. For a long run: -rapid.checks=1000 -rapid.steps=60.
 func TestModel(t *testing.T) {
-	t.Parallel()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given { // a step is dozens of round trips
+		f := flag.Lookup("rapid.checks")
+		before := f.Value.String()
+		t.Cleanup(func() { _ = f.Value.Set(before) })
+		require.NoError(t, f.Value.Set("15"))
+	}
 	st := openURL(t, hasty(t), Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		require.NoError(rt, empty(testServer, st.schema.name))

@@ -183,7 +183,7 @@ func TestEachIsClaimedOnce(t *testing.T) {
 		t.Run("with "+settings, func(t *testing.T) {
 			t.Parallel()
 			st := openURL(t, with(with(hasty(t), "jit=off"), settings), Options{}) // what is turned off is estimated at billions
-			const endpoints, each, claimers = 5, 120, 8
+			const endpoints, each, claimers = 5, 40, 8
 			now := time.UnixMilli(1_000_000)
 			want := map[int64]int{}
 			for range endpoints {
