@@ -120,7 +120,7 @@ func TestNoStatementScans(t *testing.T) {
 		"failed":           {selectFailed, []any{20, 1, 5000, 10}},
 		"delivery":         {selectDelivery, []any{5, 1}},
 		"attempts":         {selectAttempts, []any{1, 5}},
-		"probe":            {selectProbe, []any{5}},
+		"probe":            {selectProbe, []any{5, 50_000, 100}},
 		"matching":         {selectMatching, []any{[]int32{0}, []int64{1}, [][]byte{[]byte("link.created")}}},
 		"old":              {selectOld, []any{50, 250}},
 		"cut":              {selectCut, []any{20, 10}},
