@@ -69,8 +69,15 @@ func TestShippedQueriesAskForWhatThereIs(t *testing.T) {
 	for _, rule := range alerts(t) {
 		check(rule.Alert, rule.Expr)
 	}
+	source, err := os.ReadFile("metrics.go")
+	require.NoError(t, err)
+	comment, _, _ := strings.Cut(string(source), "\npackage metrics")
 	for n := range names {
 		require.Contains(t, shown.String(), n, "a metric that the dashboard does not show")
+		for _, part := range []string{"_bucket", "_sum", "_count"} {
+			n = strings.TrimSuffix(n, part)
+		}
+		require.Contains(t, comment, n, "a metric that the documentation does not name")
 	}
 }
 
@@ -166,7 +173,14 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 			}
 		}
 	}
+	page, err := os.ReadFile("../docs/operating.md")
+	require.NoError(t, err)
+	query := regexp.MustCompile(`query "([^"]+)"`)
 	for _, r := range alerts(t) {
+		require.Contains(t, string(page), "| `"+r.Alert+"` |")
+		for _, q := range query.FindAllStringSubmatch(r.Annotations["description"], -1) {
+			require.Contains(t, string(page), "-- "+q[1]+"\n")
+		}
 		require.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
 		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 		require.NotEmpty(t, r.Annotations["description"], r.Alert)
