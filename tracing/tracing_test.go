@@ -130,7 +130,9 @@ func TestAttemptsLinkToThePublish(t *testing.T) {
 			})},
 		})
 		e := x.endpoint("https://example.com/hooks")
-		ctx, cancel := context.WithCancel(t.Context())
+		started, span := x.tracer.Start(t.Context(), "main") // no attempt's parent
+		defer span.End()
+		ctx, cancel := context.WithCancel(started)
 		done := make(chan error, 1)
 		go func() { done <- x.Dispatcher.Run(ctx) }()
 		r, publisher := x.publish()
