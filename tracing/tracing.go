@@ -22,8 +22,9 @@
 //
 // An attempt that failed has the status error, with the error that the delivery
 // log shows, cut to 256 bytes, and the attribute error.type: the HTTP status, or
-// "_OTHER" without an answer. No span holds a URL, a header, a secret or a
-// payload.
+// "_OTHER" without an answer. No span holds a URL, a header, a secret, a payload or
+// an answer, but that the error of a chat or of Sentry ends in the reason they gave,
+// with credentials taken out.
 //
 // Receivers learn of the trace only if Config.SendTrace is set: then each request
 // has the publisher's traceparent header.
