@@ -2,7 +2,8 @@
 // by software that is not ours: Stripe's libraries for Go and Node.js (the layout
 // of Elido-Signature is theirs) and those of Standard Webhooks, in and out of a
 // rotation's overlap, and with several schemes on one request. The other way
-// round, package verify takes what they sign.
+// round, package verify takes what they sign. And Sentry's SDK understands by a DSN
+// what we do.
 //
 //	npm ci --prefix interop --ignore-scripts
 //	go -C interop test ./...

@@ -1,8 +1,3 @@
-//go:build ignore
-
-// To be compiled once there is a package internal/channel:
-// remove the line above, and go get github.com/getsentry/sentry-go@v0.50.0.
-
 package interop_test
 
 import (
