@@ -98,8 +98,8 @@ func (q *Queue) Run(ctx context.Context) error {
 	c.early, c.endEarly = context.WithCancel(c.ctx)
 	defer c.endEarly()
 	defer context.AfterFunc(ctx, func() {
-		time.AfterFunc(q.cfg.Grace-q.cfg.lastPart(), c.endEarly)
-		time.AfterFunc(q.cfg.Grace+lastWords, end)
+		after(q.cfg.Grace-q.cfg.lastPart(), c.endEarly)
+		after(q.cfg.Grace+lastWords, end)
 	})()
 	done := make(chan struct{})
 	q.group.Add(1)
@@ -133,7 +133,7 @@ func (c *coordinator) run(ctx, watched context.Context) error {
 	if w, ok := c.cfg.Store.(store.Watcher); ok {
 		c.group.Go(func() { c.watchStore(watched, w) })
 	}
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(c.cfg.Poll)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		more, err := c.pass()
@@ -144,7 +144,11 @@ func (c *coordinator) run(ctx, watched context.Context) error {
 		if more {
 			continue
 		}
-		timer.Reset(c.idle())
+		wait := c.idle()
+		if wait <= 0 {
+			continue
+		}
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 		case <-c.signal:
