@@ -15,7 +15,7 @@ import (
 // alike a JSON array of ids.
 
 // bulkSizes are how many rows one INSERT takes, the largest first.
-var bulkSizes = [...]int{32, 8, 1}
+var bulkSizes = [...]int{128, 32, 8, 1}
 
 // bulk is an INSERT that takes many rows.
 type bulk struct {

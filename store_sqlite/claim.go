@@ -4,6 +4,7 @@ package sqlitestore
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -57,24 +58,25 @@ const lanePage = 64
 // endpoint with room.
 const leasesSeen = 16
 
+// Limits are expressions: SQLite prepares a statement anew each time a bare
+// parameter of its LIMIT or OFFSET is bound, to plan for the value.
 var (
 	selectRunOut = &query{sql: `SELECT id, endpoint_id, ordering_key, interruptions, lease_until FROM webhook_deliveries
-		WHERE state = 1 AND lease_until <= ? ORDER BY lease_until LIMIT ?`}
+		WHERE state = 1 AND lease_until <= ? ORDER BY lease_until LIMIT ? + 0`}
 	updateRunOut = &query{sql: `UPDATE webhook_deliveries
 		SET state = 0, lease_until = NULL, interruptions = ?, due_at = ? WHERE id = ?`}
 	selectLanes = &query{sql: `SELECT next_due, endpoint_id FROM webhook_lanes
-		WHERE (next_due, endpoint_id) > (?, ?) ORDER BY next_due, endpoint_id LIMIT ?`}
-	selectClaim = &query{sql: `SELECT d.id, d.due_at, d.ordering_key, d.created_at, d.attempts, d.budget, d.total_attempts,
-		d.interruptions, e.id, e.type, e.payload, e.trace
-		FROM webhook_deliveries d JOIN webhook_events e ON e.seq = d.event_seq
-		WHERE d.endpoint_id = ? AND d.state = 0 AND d.due_at <= ?
-		ORDER BY d.due_at, d.id LIMIT ?`}
+		WHERE (next_due, endpoint_id) > (?, ?) ORDER BY next_due, endpoint_id LIMIT ? + 0`}
+	selectClaim = &query{sql: `SELECT id, due_at, ordering_key, created_at, attempts, budget, total_attempts, interruptions, event_seq
+		FROM webhook_deliveries WHERE endpoint_id = ? AND state = 0 AND due_at <= ? ORDER BY due_at, id LIMIT ? + 0`}
+	selectClaimed = &query{sql: `SELECT e.seq, e.id, e.type, e.payload, e.trace
+		FROM json_each(?) j CROSS JOIN webhook_events e ON e.seq = j.value`}
 	updateLeased = &query{sql: `UPDATE webhook_deliveries SET state = 1, token = ?, lease_until = ?
 		WHERE id IN (SELECT value FROM json_each(?))`}
 	selectNextDue = &query{sql: `SELECT due_at FROM webhook_deliveries
-		WHERE endpoint_id = ? AND state = 0 ORDER BY due_at, id LIMIT 1 OFFSET ?`}
+		WHERE endpoint_id = ? AND state = 0 ORDER BY due_at, id LIMIT 1 OFFSET ? + 0`}
 	selectLeaseEnds = &query{sql: `SELECT lease_until, endpoint_id FROM webhook_deliveries
-		WHERE state = 1 AND lease_until >= ? ORDER BY lease_until LIMIT ?`}
+		WHERE state = 1 AND lease_until >= ? ORDER BY lease_until LIMIT ? + 0`}
 )
 
 // Claim implements store.Store.
@@ -125,102 +127,150 @@ func (tx *transaction) retake(now int64) error {
 	return nil
 }
 
+// claiming is one claim as it goes through the lanes.
+type claiming struct {
+	tx        *transaction
+	now       int64
+	allotment *allotment
+	result    store.ClaimResult
+	events    []int64 // the seq of each lease's event
+	next      earliest
+}
+
 // claim leases due deliveries.
 func (tx *transaction) claim(p store.ClaimParams) (store.ClaimResult, error) {
-	now := p.Now.UnixMilli()
-	var result store.ClaimResult
-	if err := tx.retake(now); err != nil {
-		return result, err
+	c := claiming{tx: tx, now: p.Now.UnixMilli(), allotment: newAllotment(p.LeaseParams)}
+	if err := tx.retake(c.now); err != nil {
+		return c.result, err
 	}
 	if err := tx.refreshLanes(); err != nil {
-		return result, err
+		return c.result, err
 	}
-	a := newAllotment(p.LeaseParams)
 	// Read before this claim adds leases of its own, which are not left.
 	ends, err := tx.leaseEnds()
 	if err != nil {
-		return result, err
+		return c.result, err
 	}
-	next := earliest{}
+	if err := c.lanes(); err != nil {
+		return c.result, err
+	}
+	if err := c.lease(); err != nil {
+		return c.result, err
+	}
+	if err := c.leaseEnds(ends); err != nil {
+		return c.result, err
+	}
+	c.result.NextDue = c.next.instant()
+	return c.result, nil
+}
+
+// lanes goes through the lanes, in order of due time.
+func (c *claiming) lanes() error {
+	a := c.allotment
 	after := lane{math.MinInt64, 0}
-	for more := true; more; {
-		lanes, err := tx.lanesAfter(after)
+	for {
+		lanes, err := c.tx.lanesAfter(after)
 		if err != nil {
-			return result, err
+			return err
 		}
-		more = len(lanes) == lanePage
 		for _, l := range lanes {
 			after = l
 			if a.barred(l.endpointID) {
 				continue
 			}
-			e, err := tx.endpoint(l.endpointID)
+			e, err := c.tx.endpoint(l.endpointID)
 			if err != nil {
-				return result, err
+				return err
 			}
 			if e == nil || a.left(e) <= 0 {
 				continue
 			}
-			if l.nextDue > now || a.full() {
+			if l.nextDue > c.now || a.full() {
 				// This is the earliest left: lanes come in order of due time.
-				next.add(l.nextDue)
-				more = false
-				break
+				c.next.add(l.nextDue)
+				return nil
 			}
-			if err := tx.claimLane(e, now, a, &result, &next); err != nil {
-				return result, err
+			if err := c.lane(e); err != nil {
+				return err
 			}
 		}
+		if len(lanes) < lanePage {
+			return nil
+		}
 	}
-	if err := tx.lease(a, result.Leases); err != nil {
-		return result, err
-	}
-	if err := tx.addLeaseEnd(ends, a, &next); err != nil {
-		return result, err
-	}
-	result.NextDue = next.instant()
-	return result, nil
 }
 
-// lease writes the leases down that a claim gives.
-func (tx *transaction) lease(a *allotment, leases []store.Lease) error {
-	if len(leases) == 0 {
-		return nil
-	}
-	var ids idList
-	for i := range leases {
-		ids = ids.add(leases[i].DeliveryID)
-	}
-	return tx.run(updateLeased, nil, a.token, a.until, ids.value())
-}
-
-// claimLane takes what is due in one endpoint's lane, as far as there is room,
-// and adds when the rest is due.
-func (tx *transaction) claimLane(e *endpoint, now int64, a *allotment, result *store.ClaimResult, next *earliest) error {
+// lane takes what is due in one endpoint's lane, as far as there is room, and
+// adds when the rest is due.
+func (c *claiming) lane(e *endpoint) error {
+	a, from := c.allotment, len(c.result.Leases)
 	room := min(a.left(e), a.room.Limit-a.given)
-	from := len(result.Leases)
-	err := tx.run(selectClaim, func(r row) {
-		result.Leases = append(result.Leases, store.Lease{
+	err := c.tx.run(selectClaim, func(r row) {
+		c.result.Leases = append(c.result.Leases, store.Lease{
 			DeliveryID: integer(r[0]), WorkspaceID: e.workspaceID, Token: a.token, Until: at(a.until),
-			EventID: text(r[8]), EventType: text(r[9]), OrderingKey: text(r[2]), Payload: blob(r[10]), Trace: text(r[11]),
-			CreatedAt: instant(r[3]), DueAt: instant(r[1]),
+			OrderingKey: text(r[2]), CreatedAt: instant(r[3]), DueAt: instant(r[1]),
 			Attempts: int(integer(r[4])), Budget: int(integer(r[5])), TotalAttempts: int(integer(r[6])),
 			Interruptions: int(integer(r[7])), Target: e.target,
 		})
-	}, e.id, now, int64(room))
+		c.events = append(c.events, integer(r[8]))
+	}, e.id, c.now, int64(room))
 	if err != nil {
 		return err
 	}
-	taken := len(result.Leases) - from
-	if taken > 0 {
-		a.given += taken
-		a.byEndpoint[e.id] += taken
-		tx.ready(e.id)
-	}
+	taken := len(c.result.Leases) - from
+	a.given += taken
+	a.byEndpoint[e.id] += taken
+	c.tx.ready(e.id)
 	if a.left(e) <= 0 {
 		return nil
 	}
-	return tx.run(selectNextDue, func(r row) { next.add(integer(r[0])) }, e.id, int64(taken))
+	var left firstDue
+	err = c.tx.run(selectNextDue, func(r row) { left = firstDue{integer(r[0]), true} }, e.id, int64(taken))
+	if err != nil {
+		return err
+	}
+	if left.some {
+		c.next.add(left.at)
+	}
+	c.tx.readyFrom(e.id, left)
+	return nil
+}
+
+// lease writes the leases down and reads what they are about. Many may be about
+// one event, so these are read apart, each once.
+func (c *claiming) lease() error {
+	leases := c.result.Leases
+	if len(leases) == 0 {
+		return nil
+	}
+	type event struct {
+		id, kind, trace string
+		payload         []byte
+		found           bool
+	}
+	var ids, seqs idList
+	events := make(map[int64]event)
+	for i, seq := range c.events {
+		ids = ids.add(leases[i].DeliveryID)
+		if _, listed := events[seq]; !listed {
+			events[seq] = event{}
+			seqs = seqs.add(seq)
+		}
+	}
+	err := c.tx.run(selectClaimed, func(r row) {
+		events[integer(r[0])] = event{text(r[1]), text(r[2]), text(r[4]), blob(r[3]), true}
+	}, seqs.value())
+	if err != nil {
+		return err
+	}
+	for i, seq := range c.events {
+		l, e := &leases[i], events[seq]
+		if !e.found {
+			return c.tx.corrupt(fmt.Errorf("delivery %d has no event", l.DeliveryID))
+		}
+		l.EventID, l.EventType, l.Trace, l.Payload = e.id, e.kind, e.trace, e.payload
+	}
+	return c.tx.run(updateLeased, nil, c.allotment.token, c.allotment.until, ids.value())
 }
 
 // lane is an endpoint with ready deliveries, or with a lease.
@@ -243,24 +293,24 @@ func (tx *transaction) leaseEnds() ([]lane, error) {
 	return ends, err
 }
 
-// addLeaseEnd adds the first of ends that counts, or, if none does and there may
-// be more, the last as a bound.
-func (tx *transaction) addLeaseEnd(ends []lane, a *allotment, next *earliest) error {
+// leaseEnds adds the first of ends that counts, or, if none does and there may be
+// more, the last as a bound.
+func (c *claiming) leaseEnds(ends []lane) error {
 	for _, end := range ends {
-		if a.barred(end.endpointID) {
+		if c.allotment.barred(end.endpointID) {
 			continue
 		}
-		e, err := tx.endpoint(end.endpointID)
+		e, err := c.tx.endpoint(end.endpointID)
 		if err != nil {
 			return err
 		}
-		if e != nil && e.active && a.left(e) > 0 {
-			next.add(end.nextDue)
+		if e != nil && e.active && c.allotment.left(e) > 0 {
+			c.next.add(end.nextDue)
 			return nil
 		}
 	}
 	if len(ends) == leasesSeen {
-		next.add(ends[leasesSeen-1].nextDue)
+		c.next.add(ends[leasesSeen-1].nextDue)
 	}
 	return nil
 }

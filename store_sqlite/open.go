@@ -48,6 +48,7 @@ var (
 		{"secure_delete", "FAST", 2}, // erased secrets do not linger in a page
 		{"cache_size", "-16384", -16384},
 		{"journal_size_limit", "67108864", 67108864},
+		{"wal_autocheckpoint", "4000", 4000}, // pages, which are 16 MiB: most are changed again before that
 	}
 	readerSettings = []setting{
 		{"busy_timeout", "5", 5},

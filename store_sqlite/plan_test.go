@@ -92,8 +92,8 @@ func noStatementScans(t *testing.T, st *Store) {
 		{"due", selectDue.sql, deliveries + "ready (endpoint_id=? AND state=? AND due_at<?)"},
 		{"first due", selectFirstDue.sql, deliveries + "ready (endpoint_id=? AND state=?)"},
 		{"lanes", selectLanes.sql, "SEARCH webhook_lanes USING COVERING INDEX webhook_lanes_due"},
-		{"claim", selectClaim.sql, "SEARCH d USING INDEX webhook_deliveries_ready (endpoint_id=? AND state=? AND due_at<?)"},
-		{"claimed event", selectClaim.sql, "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"claim", selectClaim.sql, "SEARCH webhook_deliveries USING INDEX webhook_deliveries_ready (endpoint_id=? AND state=? AND due_at<?)"},
+		{"claimed event", selectClaimed.sql, "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
 		{"run out", selectRunOut.sql, "SEARCH webhook_deliveries USING INDEX webhook_deliveries_leased (state=? AND lease_until<?)"},
 		{"lease ends", selectLeaseEnds.sql, deliveries + "leased (state=? AND lease_until>?)"},
 		{"held", selectHeld.sql, "SEARCH webhook_deliveries USING INTEGER PRIMARY KEY (rowid=?)"},
@@ -140,11 +140,13 @@ func noStatementScans(t *testing.T, st *Store) {
 // counting counts the rows that statements give.
 type counting struct {
 	runner
+	t                testing.TB
 	statements, rows int
 }
 
 func (c *counting) run(q *query, each func(row), args ...driver.Value) error {
 	c.statements++
+	require.NotRegexp(c.t, `(LIMIT|OFFSET) \?\d*( [^+]|$)`, q.sql, "it would be prepared for each run")
 	return c.runner.run(q, func(r row) {
 		c.rows++
 		if each != nil {
@@ -181,7 +183,7 @@ func TestAClaimCostsTheSameAtAnyBacklog(t *testing.T) {
 		send("healthy", backlog, now)
 		var c counting
 		require.NoError(t, st.writer.do(t.Context(), 1, func(tx *transaction) error {
-			c = counting{runner: tx.runner}
+			c = counting{t: t, runner: tx.runner}
 			tx.runner = &c
 			r, err := tx.claim(store.ClaimParams{Now: now, LeaseParams: store.LeaseParams{
 				Token: 1, Until: now.Add(time.Minute),

@@ -197,7 +197,7 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 	}
 	if state == stateReady {
 		p.result.Queued = true
-		tx.ready(e.id)
+		tx.readyToo(e.id, p.now)
 		tx.behind[e.id] = due{at: p.now, some: true}
 	}
 	return tx.deliveries.add(id, e.id, seq, int64(state), p.now, token, until, key, int64(budget), p.now)

@@ -22,8 +22,8 @@ type transaction struct {
 	// come after.
 	behind map[int64]due
 
-	// lanes names the endpoints whose first due time may have changed.
-	lanes map[int64]struct{}
+	// lanes has the endpoints whose first due time may have changed.
+	lanes map[int64]laneChange
 	// retaken is the latest instant at which leases that ran out were retaken.
 	retaken int64
 
@@ -49,7 +49,7 @@ var (
 )
 
 func newTransaction() *transaction {
-	tx := &transaction{endpoints: newEndpointCache(), behind: map[int64]due{}, lanes: map[int64]struct{}{}}
+	tx := &transaction{endpoints: newEndpointCache(), behind: map[int64]due{}, lanes: map[int64]laneChange{}}
 	tx.events = inserter{tx: tx, bulk: insertEvents}
 	tx.deliveries = inserter{tx: tx, bulk: insertDeliveries}
 	return tx
@@ -150,10 +150,4 @@ func (tx *transaction) revise() int64 {
 	tx.counter.revision++
 	tx.counter.epoch++
 	return tx.counter.revision
-}
-
-// ready says that the deliveries of an endpoint that are ready have changed.
-func (tx *transaction) ready(endpointID int64) {
-	tx.lanes[endpointID] = struct{}{}
-	delete(tx.behind, endpointID)
 }
