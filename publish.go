@@ -216,7 +216,7 @@ func (d *Dispatcher) put(ctx context.Context, tx store.Publisher, events []store
 	for i := range events {
 		size += len(events[i].Payload)
 	}
-	reserved := d.queue.Reserve(len(events), size/len(events))
+	reserved := d.queue.Reserve(events, size/len(events))
 	if reserved != nil {
 		p.Handoff = &reserved.Lease
 	}

@@ -132,36 +132,46 @@ type claiming struct {
 	tx        *transaction
 	now       int64
 	allotment *allotment
-	result    store.ClaimResult
-	events    []int64 // the seq of each lease's event
+	taken     []taken
 	next      earliest
+}
+
+// taken is a delivery that a claim takes.
+type taken struct {
+	id, dueAt, createdAt, event            int64
+	attempts, budget, total, interruptions int
+	key                                    string
+	endpoint                               *endpoint
 }
 
 // claim leases due deliveries.
 func (tx *transaction) claim(p store.ClaimParams) (store.ClaimResult, error) {
-	c := claiming{tx: tx, now: p.Now.UnixMilli(), allotment: newAllotment(p.LeaseParams)}
+	c := claiming{tx: tx, now: p.Now.UnixMilli(), allotment: newAllotment(p.LeaseParams), taken: tx.taken[:0]}
+	var result store.ClaimResult
 	if err := tx.retake(c.now); err != nil {
-		return c.result, err
+		return result, err
 	}
 	if err := tx.refreshLanes(); err != nil {
-		return c.result, err
+		return result, err
 	}
 	// Read before this claim adds leases of its own, which are not left.
 	ends, err := tx.leaseEnds()
 	if err != nil {
-		return c.result, err
+		return result, err
 	}
-	if err := c.lanes(); err != nil {
-		return c.result, err
+	err = c.lanes()
+	tx.taken = c.taken // to be used again
+	if err != nil {
+		return result, err
 	}
-	if err := c.lease(); err != nil {
-		return c.result, err
+	if result.Leases, err = c.leases(); err != nil {
+		return result, err
 	}
 	if err := c.leaseEnds(ends); err != nil {
-		return c.result, err
+		return result, err
 	}
-	c.result.NextDue = c.next.instant()
-	return c.result, nil
+	result.NextDue = c.next.instant()
+	return result, nil
 }
 
 // lanes goes through the lanes, in order of due time.
@@ -203,29 +213,27 @@ func (c *claiming) lanes() error {
 // lane takes what is due in one endpoint's lane, as far as there is room, and
 // adds when the rest is due.
 func (c *claiming) lane(e *endpoint) error {
-	a, from := c.allotment, len(c.result.Leases)
+	a, n := c.allotment, 0
 	room := min(a.left(e), a.room.Limit-a.given)
 	err := c.tx.run(selectClaim, func(r row) {
-		c.result.Leases = append(c.result.Leases, store.Lease{
-			DeliveryID: integer(r[0]), WorkspaceID: e.workspaceID, Token: a.token, Until: at(a.until),
-			OrderingKey: text(r[2]), CreatedAt: instant(r[3]), DueAt: instant(r[1]),
-			Attempts: int(integer(r[4])), Budget: int(integer(r[5])), TotalAttempts: int(integer(r[6])),
-			Interruptions: int(integer(r[7])), Target: e.target,
+		n++
+		c.taken = append(c.taken, taken{
+			id: integer(r[0]), dueAt: integer(r[1]), key: text(r[2]), createdAt: integer(r[3]),
+			attempts: int(integer(r[4])), budget: int(integer(r[5])), total: int(integer(r[6])), interruptions: int(integer(r[7])),
+			event: integer(r[8]), endpoint: e,
 		})
-		c.events = append(c.events, integer(r[8]))
 	}, e.id, c.now, int64(room))
 	if err != nil {
 		return err
 	}
-	taken := len(c.result.Leases) - from
-	a.given += taken
-	a.byEndpoint[e.id] += taken
+	a.given += n
+	a.byEndpoint[e.id] += n
 	c.tx.ready(e.id)
 	if a.left(e) <= 0 {
 		return nil
 	}
 	var left firstDue
-	err = c.tx.run(selectNextDue, func(r row) { left = firstDue{integer(r[0]), true} }, e.id, int64(taken))
+	err = c.tx.run(selectNextDue, func(r row) { left = firstDue{integer(r[0]), true} }, e.id, int64(n))
 	if err != nil {
 		return err
 	}
@@ -236,12 +244,11 @@ func (c *claiming) lane(e *endpoint) error {
 	return nil
 }
 
-// lease writes the leases down and reads what they are about. Many may be about
+// leases writes the leases down and reads what they are about. Many may be about
 // one event, so these are read apart, each once.
-func (c *claiming) lease() error {
-	leases := c.result.Leases
-	if len(leases) == 0 {
-		return nil
+func (c *claiming) leases() ([]store.Lease, error) {
+	if len(c.taken) == 0 {
+		return nil, nil
 	}
 	type event struct {
 		id, kind, trace string
@@ -250,27 +257,36 @@ func (c *claiming) lease() error {
 	}
 	var ids, seqs idList
 	events := make(map[int64]event)
-	for i, seq := range c.events {
-		ids = ids.add(leases[i].DeliveryID)
-		if _, listed := events[seq]; !listed {
-			events[seq] = event{}
-			seqs = seqs.add(seq)
+	for i := range c.taken {
+		t := &c.taken[i]
+		ids = ids.add(t.id)
+		if _, listed := events[t.event]; !listed {
+			events[t.event] = event{}
+			seqs = seqs.add(t.event)
 		}
 	}
 	err := c.tx.run(selectClaimed, func(r row) {
 		events[integer(r[0])] = event{text(r[1]), text(r[2]), text(r[4]), blob(r[3]), true}
 	}, seqs.value())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for i, seq := range c.events {
-		l, e := &leases[i], events[seq]
+	a := c.allotment
+	leases := make([]store.Lease, len(c.taken))
+	for i := range c.taken {
+		t := &c.taken[i]
+		e := events[t.event]
 		if !e.found {
-			return c.tx.corrupt(fmt.Errorf("delivery %d has no event", l.DeliveryID))
+			return nil, c.tx.corrupt(fmt.Errorf("delivery %d has no event", t.id))
 		}
-		l.EventID, l.EventType, l.Trace, l.Payload = e.id, e.kind, e.trace, e.payload
+		leases[i] = store.Lease{
+			DeliveryID: t.id, WorkspaceID: t.endpoint.workspaceID, Token: a.token, Until: at(a.until),
+			EventID: e.id, EventType: e.kind, OrderingKey: t.key, Trace: e.trace, Payload: e.payload,
+			CreatedAt: at(t.createdAt), DueAt: at(t.dueAt),
+			Attempts: t.attempts, Budget: t.budget, TotalAttempts: t.total, Interruptions: t.interruptions, Target: t.endpoint.target,
+		}
 	}
-	return c.tx.run(updateLeased, nil, c.allotment.token, c.allotment.until, ids.value())
+	return leases, c.tx.run(updateLeased, nil, a.token, a.until, ids.value())
 }
 
 // lane is an endpoint with ready deliveries, or with a lease.

@@ -24,6 +24,8 @@ type transaction struct {
 
 	// lanes has the endpoints whose first due time may have changed.
 	lanes map[int64]laneChange
+	// taken is what a claim puts together its deliveries in.
+	taken []taken
 	// retaken is the latest instant at which leases that ran out were retaken.
 	retaken int64
 

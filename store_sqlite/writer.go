@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -160,6 +161,7 @@ func (w *writer) loop() {
 	defer close(w.stopped)
 	for range w.wake {
 		for w.pending() {
+			w.gather()
 			w.turn()
 		}
 	}
@@ -168,6 +170,18 @@ func (w *writer) loop() {
 	}
 	if w.conn != nil {
 		w.conn.close()
+	}
+}
+
+// gather lets others go on for as long as they bring more, such as those whom the
+// last commit woke: it shares the next. Where nobody has anything to do it takes
+// no time.
+func (w *writer) gather() {
+	for before, n := -1, 0; n > before && n < maxBatch; {
+		runtime.Gosched()
+		w.mu.Lock()
+		before, n = n, len(w.queue)
+		w.mu.Unlock()
 	}
 }
 

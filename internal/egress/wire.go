@@ -95,6 +95,7 @@ type conn struct {
 	read  *bufio.Reader
 	input input // what read reads
 	quiet func() bool
+	cut   func() // abort
 
 	used  bool      // there was an exchange on it
 	since time.Time // when it became idle
@@ -103,6 +104,7 @@ type conn struct {
 func newConn(raw net.Conn, h host) *conn {
 	c := &conn{Conn: raw, host: h, input: input{conn: raw}, quiet: quietness(raw)}
 	c.read = bufio.NewReader(&c.input)
+	c.cut = c.abort
 	return c
 }
 
@@ -119,6 +121,15 @@ func (c *conn) drop() {
 // abort ends whatever the connection is doing.
 func (c *conn) abort() { _ = c.SetDeadline(time.Unix(1, 0)) }
 
+// afterFunc is context.AfterFunc, without what that needs for contexts that
+// cannot do it themselves.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if c, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return c.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
+}
+
 // errUnsent is the error of an exchange on a connection that was used before
 // and turned out to be closed: not a byte of the request went out.
 var errUnsent = errors.New("nothing was sent")
@@ -126,7 +137,7 @@ var errUnsent = errors.New("nothing was sent")
 // exchange sends a request and reads the answer. keep says that the connection
 // can serve another.
 func (c *conn) exchange(ctx context.Context, r *Request, answered func()) (x exchange, keep bool, err error) {
-	stop := context.AfterFunc(ctx, c.abort)
+	stop := afterFunc(ctx, c.cut)
 	defer stop()
 	upload, err := c.send(r)
 	if err != nil {

@@ -12,27 +12,27 @@ import (
 	"github.com/elido-app/webhook/store"
 )
 
-// errTimeLimit is the cause with which an attempt's context ends when the
-// answer's headers, or its body, took too long.
+// errTimeLimit is the cause with which an attempt's context ends in RunOnce when
+// the answer's headers, or its body, took too long.
 var errTimeLimit = fmt.Errorf("time limit: %w", context.DeadlineExceeded)
-
-// errFenced is the cause if the endpoint changed before the request went out.
-var errFenced = errors.New("the endpoint changed")
 
 // A Flight is one attempt under way.
 type Flight struct {
 	Lease *store.Lease
 
-	q      *Queue
-	item   *item
-	prep   *preparation
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	index  int // in Queue.flights
+	q     *Queue
+	item  *item
+	prep  *preparation
+	index int // in Queue.flights
+
+	own flightContext
+	// In RunOnce it has the caller's context, and its time limit is a timer.
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	timer *time.Timer
 
 	started  time.Duration // since the queue's epoch
 	deadline atomic.Int64  // time.Duration since the queue's epoch
-	timer    *time.Timer   // in RunOnce, instead of the deadline
 	slow     bool
 	gate     gate
 }
@@ -49,7 +49,21 @@ type gate struct {
 }
 
 // Context ends with the attempt's time limit, or when the queue cuts it.
-func (f *Flight) Context() context.Context { return f.ctx }
+func (f *Flight) Context() context.Context {
+	if f.ctx != nil {
+		return f.ctx
+	}
+	return &f.own
+}
+
+// cancel ends the context because we cut the attempt, or are done with it.
+func (f *Flight) cancel() {
+	if f.end != nil {
+		f.end(nil)
+		return
+	}
+	f.own.end(context.Canceled)
+}
 
 // Sending asks whether the request may go out, and says that it does. Once a
 // Fence has returned, a request of an older revision may not. It may be asked
@@ -91,7 +105,7 @@ func (f *Flight) fenceFor(endpointID, revision int64) (begun <-chan struct{}) {
 	defer g.mu.Unlock()
 	g.fenced = true
 	if !g.passed {
-		f.cancel(errFenced)
+		f.cancel()
 	}
 	if g.going && g.begun == nil {
 		g.begun = make(chan struct{})
@@ -110,14 +124,19 @@ func (f *Flight) Answered() {
 }
 
 // TimedOut reports whether the attempt ended by its time limit.
-func (f *Flight) TimedOut() bool { return errors.Is(context.Cause(f.ctx), errTimeLimit) }
+func (f *Flight) TimedOut() bool {
+	if f.ctx != nil {
+		return errors.Is(context.Cause(f.ctx), errTimeLimit)
+	}
+	return errors.Is(f.own.Err(), context.DeadlineExceeded)
+}
 
 // Stopped reports whether the attempt was cut by us, or not let out.
 func (f *Flight) Stopped() bool {
 	f.gate.mu.Lock()
 	refused := f.gate.refused
 	f.gate.mu.Unlock()
-	return refused || f.ctx.Err() != nil && !f.TimedOut()
+	return refused || f.Context().Err() != nil && !f.TimedOut()
 }
 
 // interruptedOften is from how many interruptions on a delivery is suspected, and
@@ -155,7 +174,7 @@ func (q *Queue) send(f *Flight) (result Result) {
 			result = Result{Unready: errors.New("the attempt panicked; see the log")}
 		}
 		f.Began() // or never will
-		f.cancel(nil)
+		f.cancel()
 	}()
 	if l := f.Lease; l.Interruptions >= interruptedOften {
 		// Here, as there may be nobody left to write it a moment later.
@@ -262,7 +281,6 @@ func (q *Queue) launch(it *item) *Flight {
 		l.prepared = &preparation{revision: it.lease.Target.Revision}
 	}
 	f := &Flight{Lease: it.lease, q: q, item: it, prep: l.prepared, index: len(q.flights), started: time.Since(q.epoch)}
-	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.deadline.Store(int64(f.started + q.cfg.Timeout))
 	q.flights = append(q.flights, f)
 	if l.hung {
@@ -375,7 +393,7 @@ func (q *Queue) look() bool {
 	defer q.unlock()
 	for _, f := range q.flights {
 		if now >= time.Duration(f.deadline.Load()) {
-			f.cancel(errTimeLimit)
+			f.own.end(context.DeadlineExceeded)
 		}
 		after := SlowAfter
 		if !f.item.lane.proven {

@@ -26,10 +26,10 @@ type Reservation struct {
 // Reserve returns what a publish in this process may hand off to the queue, or
 // nil if the queue does not run or is full. size is about the payload bytes of
 // one of the events. What it returned must go to Offer.
-func (q *Queue) Reserve(events, size int) *Reservation {
+func (q *Queue) Reserve(events []store.NewEvent, size int) *Reservation {
 	q.mu.Lock()
 	defer q.unlock()
-	limit := min(mostHandoff, mostFanout*events, q.capacity(max(size, 1)))
+	limit := min(mostHandoff, mostFanout*len(events), q.capacity(max(size, 1)))
 	if q.state != stateRunning || q.skewed || limit <= 0 {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (q *Queue) Reserve(events, size int) *Reservation {
 		Lease: store.LeaseParams{Token: newToken(), Until: time.Now().Add(q.cfg.Lease), Room: store.Room{
 			Limit:       limit,
 			PerEndpoint: newLaneDepth,
-			Endpoints:   q.rooms(),
+			Endpoints:   q.roomsFor(events),
 		}},
 		bytes: limit * size,
 	}
@@ -141,15 +141,35 @@ func (q *Queue) most() int { return 8 * (q.cfg.Workers + q.cfg.Slow) }
 // newLaneDepth is the depth of a lane that has not been heard of.
 const newLaneDepth = 2
 
-// rooms lists the lanes that were in use lately.
-func (q *Queue) rooms() map[int64]int {
-	rooms := make(map[int64]int)
-	for id, l := range q.lanes {
+// rooms adds those of lanes that were in use lately.
+func rooms(rooms map[int64]int, lanes map[int64]*lane) map[int64]int {
+	for id, l := range lanes {
 		if l.held > 0 || l.more || l.idleSince.IsZero() && l.room() != newLaneDepth {
 			rooms[id] = l.room()
 		}
 	}
 	return rooms
+}
+
+// roomsFor has the rooms of the workspaces that events are of. However many lanes
+// there are, a publish looks at those that it can fill.
+func (q *Queue) roomsFor(events []store.NewEvent) map[int64]int {
+	m := make(map[int64]int)
+	var seen map[int64]bool
+	for i := range events {
+		id := events[i].WorkspaceID
+		if i > 0 && (id == events[i-1].WorkspaceID || seen[id]) {
+			continue
+		}
+		rooms(m, q.workspaces[id])
+		if len(events) > 1 {
+			if seen == nil {
+				seen = make(map[int64]bool)
+			}
+			seen[id] = true
+		}
+	}
+	return m
 }
 
 // Fence makes sure that no request for an older revision of an endpoint begins

@@ -14,7 +14,8 @@ import (
 // more than are open while one of them goes unanswered, and one again after a
 // time limit passed.
 type lane struct {
-	endpointID int64
+	workspaceID, endpointID int64
+
 	bound      int     // most attempts at once, as of
 	revision   int64   // this revision of the endpoint
 	limit      int     // attempts at once now, 1 to bound
@@ -223,8 +224,12 @@ func (r *ring) pop() *lane {
 func (q *Queue) lane(t *store.Target) *lane {
 	l := q.lanes[t.EndpointID]
 	if l == nil {
-		l = &lane{endpointID: t.EndpointID, limit: 1}
+		l = &lane{workspaceID: t.WorkspaceID, endpointID: t.EndpointID, limit: 1}
 		q.lanes[t.EndpointID] = l
+		if q.workspaces[t.WorkspaceID] == nil {
+			q.workspaces[t.WorkspaceID] = make(map[int64]*lane)
+		}
+		q.workspaces[t.WorkspaceID][t.EndpointID] = l
 	}
 	if t.Revision >= l.revision { // leases do not come in the order of changes
 		l.revision = t.Revision
@@ -277,6 +282,10 @@ func (q *Queue) forget(now time.Time) {
 			l.idleSince = now
 		case now.Sub(l.idleSince) > time.Minute && (!l.hung || now.Sub(l.idleSince) > time.Hour):
 			delete(q.lanes, id)
+			of := q.workspaces[l.workspaceID]
+			if delete(of, id); len(of) == 0 {
+				delete(q.workspaces, l.workspaceID)
+			}
 		}
 	}
 	for id, f := range q.fences {

@@ -110,11 +110,11 @@ func (q *Queue) sendOnce(ctx context.Context, lease *store.Lease) (store.Outcome
 		return store.Outcome{}, &store.Release{LeaseRef: lease.Ref()}
 	}
 	f := &Flight{Lease: lease, q: q, item: &item{lease: lease, lane: l}, prep: &preparation{}}
-	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	f.ctx, f.end = context.WithCancelCause(ctx)
 	q.alone[f] = struct{}{}
 	q.start(l)
 	q.unlock()
-	f.timer = time.AfterFunc(q.cfg.Timeout, func() { f.cancel(errTimeLimit) })
+	f.timer = time.AfterFunc(q.cfg.Timeout, func() { f.end(errTimeLimit) })
 	result := q.sendAlone(f)
 	if result.Interrupted || result.Unready != nil {
 		q.mu.Lock()

@@ -89,8 +89,6 @@ type Config struct {
 // ErrRunning is returned by a second Run at the same time.
 var ErrRunning = errors.New("already running")
 
-var errStopped = errors.New("the dispatcher is stopping")
-
 // Queue is the scheduler. Make one with New.
 type Queue struct {
 	cfg    Config
@@ -98,29 +96,30 @@ type Queue struct {
 	watch  chan struct{} // one slot: attempts are running
 	epoch  time.Time     // the flights' clock starts here
 
-	mu       sync.Mutex
-	work     sync.Cond // workers without work wait here
-	state    state
-	lanes    map[int64]*lane
-	ready    ring                 // lanes that can start something
-	hungry   map[*lane]struct{}   // lanes with more
-	fences   map[int64]fence      // endpoints that changed lately
-	flights  []*Flight            // running attempts
-	alone    map[*Flight]struct{} // those of RunOnce
-	slow     int                  // of them, in the slow pool
-	workers  int                  // goroutines
-	waiting  int                  // of them, without work
-	held     int                  // leases in memory, and room promised to publishes
-	bytes    int                  // payload bytes of those leases
-	average  int                  // payload bytes of a lease, lately
-	todo     todo                 // for the coordinator
-	recycled todo                 // lists to use for the next todo
-	nextDue  time.Time            // when the store may have something to claim
-	tidyAt   time.Time            // when housekeeping is due
-	probedAt time.Time            // what other processes changed before is known
-	skewed   bool                 // this host's clock is off
-	lines    []line               // to log once the lock is free
-	group    sync.WaitGroup       // workers and the watcher
+	mu         sync.Mutex
+	work       sync.Cond // workers without work wait here
+	state      state
+	lanes      map[int64]*lane
+	workspaces map[int64]map[int64]*lane // the same, by workspace
+	ready      ring                      // lanes that can start something
+	hungry     map[*lane]struct{}        // lanes with more
+	fences     map[int64]fence           // endpoints that changed lately
+	flights    []*Flight                 // running attempts
+	alone      map[*Flight]struct{}      // those of RunOnce
+	slow       int                       // of them, in the slow pool
+	workers    int                       // goroutines
+	waiting    int                       // of them, without work
+	held       int                       // leases in memory, and room promised to publishes
+	bytes      int                       // payload bytes of those leases
+	average    int                       // payload bytes of a lease, lately
+	todo       todo                      // for the coordinator
+	recycled   todo                      // lists to use for the next todo
+	nextDue    time.Time                 // when the store may have something to claim
+	tidyAt     time.Time                 // when housekeeping is due
+	probedAt   time.Time                 // what other processes changed before is known
+	skewed     bool                      // this host's clock is off
+	lines      []line                    // to log once the lock is free
+	group      sync.WaitGroup            // workers and the watcher
 }
 
 type state int
@@ -153,15 +152,16 @@ type fence struct {
 // New returns a Queue. It starts nothing.
 func New(cfg Config) *Queue {
 	q := &Queue{
-		cfg:     cfg,
-		signal:  make(chan struct{}, 1),
-		watch:   make(chan struct{}, 1),
-		epoch:   time.Now(),
-		lanes:   make(map[int64]*lane),
-		fences:  make(map[int64]fence),
-		alone:   make(map[*Flight]struct{}),
-		hungry:  make(map[*lane]struct{}),
-		average: cfg.MaxBody, // the worst, until there is something to go by
+		cfg:        cfg,
+		signal:     make(chan struct{}, 1),
+		watch:      make(chan struct{}, 1),
+		epoch:      time.Now(),
+		lanes:      make(map[int64]*lane),
+		workspaces: make(map[int64]map[int64]*lane),
+		fences:     make(map[int64]fence),
+		alone:      make(map[*Flight]struct{}),
+		hungry:     make(map[*lane]struct{}),
+		average:    cfg.MaxBody, // the worst, until there is something to go by
 	}
 	q.work.L = &q.mu
 	return q

@@ -58,7 +58,7 @@ func (q *Queue) takeTodo() todo {
 
 // reuse keeps the lists of what was recorded for the next.
 func (q *Queue) reuse(t *todo) {
-	if cap(t.outcomes) > mostRecord {
+	if cap(t.outcomes) > 2*mostRecord {
 		return // the beginning of a list that took a whole outage
 	}
 	clear(t.outcomes)
@@ -105,7 +105,7 @@ func (q *Queue) wantClaim(now time.Time) *store.ClaimParams {
 		Room: store.Room{
 			Limit:       min(mostClaim, q.capacity(max(q.average, 1))),
 			PerEndpoint: newLaneDepth,
-			Endpoints:   q.rooms(),
+			Endpoints:   rooms(make(map[int64]int), q.lanes),
 		},
 	}}
 }

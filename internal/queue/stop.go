@@ -42,7 +42,7 @@ func (c *coordinator) stop() error {
 		c.mu.Lock()
 		c.log(slog.LevelWarn, "webhook: cutting attempts that outlast the grace period", "count", len(c.flights))
 		for _, f := range c.flights {
-			f.cancel(errStopped)
+			f.cancel()
 		}
 		c.unlock()
 		cut, end := context.WithTimeout(context.Background(), cutTime)
