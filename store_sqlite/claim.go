@@ -215,32 +215,32 @@ func (c *claiming) lanes() error {
 func (c *claiming) lane(e *endpoint) error {
 	a, n := c.allotment, 0
 	room := min(a.left(e), a.room.Limit-a.given)
+	var left firstDue
+	// One more than there is room for says when the rest is due.
 	err := c.tx.run(selectClaim, func(r row) {
+		if n == room {
+			left = firstDue{integer(r[1]), true}
+			return
+		}
 		n++
 		c.taken = append(c.taken, taken{
 			id: integer(r[0]), dueAt: integer(r[1]), key: text(r[2]), createdAt: integer(r[3]),
 			attempts: int(integer(r[4])), budget: int(integer(r[5])), total: int(integer(r[6])), interruptions: int(integer(r[7])),
 			event: integer(r[8]), endpoint: e,
 		})
-	}, e.id, c.now, int64(room))
+	}, e.id, c.now, int64(room)+1)
+	if err == nil && !left.some {
+		err = c.tx.run(selectNextDue, func(r row) { left = firstDue{integer(r[0]), true} }, e.id, int64(n))
+	}
 	if err != nil {
 		return err
 	}
 	a.given += n
 	a.byEndpoint[e.id] += n
-	c.tx.ready(e.id)
-	if a.left(e) <= 0 {
-		return nil
-	}
-	var left firstDue
-	err = c.tx.run(selectNextDue, func(r row) { left = firstDue{integer(r[0]), true} }, e.id, int64(n))
-	if err != nil {
-		return err
-	}
-	if left.some {
+	c.tx.readyFrom(e.id, left)
+	if left.some && a.left(e) > 0 {
 		c.next.add(left.at)
 	}
-	c.tx.readyFrom(e.id, left)
 	return nil
 }
 

@@ -89,7 +89,6 @@ func noStatementScans(t *testing.T, st *Store) {
 		{"key", selectKey.sql, "SEARCH webhook_idempotency USING PRIMARY KEY (workspace_id=? AND key=?)"},
 		{"matching", selectMatching.sql, "SEARCH webhook_subscriptions USING PRIMARY KEY (workspace_id=? AND entry=?)"},
 		{"target", selectTarget.sql, "SEARCH webhook_endpoints USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"due", selectDue.sql, deliveries + "ready (endpoint_id=? AND state=? AND due_at<?)"},
 		{"first due", selectFirstDue.sql, deliveries + "ready (endpoint_id=? AND state=?)"},
 		{"lanes", selectLanes.sql, "SEARCH webhook_lanes USING COVERING INDEX webhook_lanes_due"},
 		{"claim", selectClaim.sql, "SEARCH webhook_deliveries USING INDEX webhook_deliveries_ready (endpoint_id=? AND state=? AND due_at<?)"},

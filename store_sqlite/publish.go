@@ -18,7 +18,6 @@ var (
 		(seq, id, workspace_id, type, occurred_at, first_delivery, deliveries, remaining, payload, trace)`, 10)
 	insertDeliveries = newBulk(`INSERT INTO webhook_deliveries
 		(id, endpoint_id, event_seq, state, due_at, token, lease_until, ordering_key, budget, created_at)`, 10)
-	selectDue = &query{sql: `SELECT 1 FROM webhook_deliveries WHERE endpoint_id = ? AND state = 0 AND due_at <= ? LIMIT 1`}
 )
 
 // Publish implements store.Publisher.
@@ -176,11 +175,12 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 	}
 	var token, until any
 	if state == stateReady && p.allotment != nil {
-		behind, err := p.isBehind(e.id)
+		first, err := tx.firstReady(e.id)
 		if err != nil {
 			return err
 		}
-		if !behind && p.allotment.take(e) {
+		// What is due comes first.
+		if behind := first.some && first.at <= p.now; !behind && p.allotment.take(e) {
 			state, token, until = stateLeased, p.allotment.token, p.allotment.until
 			var payload []byte // one copy for all leases of the event
 			if n := len(p.result.Leases); n > 0 && p.result.Leases[n-1].EventID == ev.ID {
@@ -197,27 +197,9 @@ func (p *publication) deliver(ev *store.NewEvent, seq, id int64, e *endpoint) er
 	}
 	if state == stateReady {
 		p.result.Queued = true
-		tx.readyToo(e.id, p.now)
-		tx.behind[e.id] = due{at: p.now, some: true}
+		if err := tx.readyToo(e.id, p.now); err != nil {
+			return err
+		}
 	}
 	return tx.deliveries.add(id, e.id, seq, int64(state), p.now, token, until, key, int64(budget), p.now)
-}
-
-// due is whether an endpoint has due work, as of an instant.
-type due struct {
-	at   int64
-	some bool
-}
-
-// isBehind reports whether an endpoint has due work that comes first.
-func (p *publication) isBehind(endpointID int64) (bool, error) {
-	if known, ok := p.tx.behind[endpointID]; ok && (known.some && known.at <= p.now || !known.some && known.at >= p.now) {
-		return known.some, nil
-	}
-	some, err := p.tx.has(selectDue, endpointID, p.now)
-	if err != nil {
-		return false, err
-	}
-	p.tx.behind[endpointID] = due{p.now, some}
-	return some, nil
 }

@@ -18,12 +18,10 @@ type transaction struct {
 
 	// What publishes of one transaction insert goes together.
 	events, deliveries inserter
-	// behind tells of endpoints whether they have due work, which new deliveries
-	// come after.
-	behind map[int64]due
 
-	// lanes has the endpoints whose first due time may have changed.
-	lanes map[int64]laneChange
+	// lanes has the endpoints whose first due time was asked for, or may have
+	// changed.
+	lanes map[int64]laneState
 	// taken is what a claim puts together its deliveries in.
 	taken []taken
 	// retaken is the latest instant at which leases that ran out were retaken.
@@ -51,7 +49,7 @@ var (
 )
 
 func newTransaction() *transaction {
-	tx := &transaction{endpoints: newEndpointCache(), behind: map[int64]due{}, lanes: map[int64]laneChange{}}
+	tx := &transaction{endpoints: newEndpointCache(), lanes: map[int64]laneState{}}
 	tx.events = inserter{tx: tx, bulk: insertEvents}
 	tx.deliveries = inserter{tx: tx, bulk: insertDeliveries}
 	return tx
@@ -61,7 +59,6 @@ func newTransaction() *transaction {
 // used.
 func (tx *transaction) begin(q *query) error {
 	clear(tx.lanes)
-	clear(tx.behind)
 	tx.events.args, tx.deliveries.args = tx.events.args[:0], tx.deliveries.args[:0]
 	tx.retaken, tx.fault, tx.writes = 0, nil, 0
 	found := false
