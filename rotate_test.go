@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -121,6 +122,27 @@ func TestOldSecretSignsUntilExactlySevenDaysAfterRotation(t *testing.T) {
 		e, err = w.Endpoint(w.Context(), workspace, e.ID)
 		require.NoError(w, err)
 		require.True(w, e.PreviousUntil.IsZero(), "the old secret is erased when its time is over")
+	})
+}
+
+// The end of an overlap does not wait for the housekeeping that erases the secret.
+func TestAnOverlapEndsOnTimeWithoutHousekeeping(t *testing.T) {
+	faultyBubble(t, webhook.Config{Poll: time.Minute}, func(w *world, f *faulty) {
+		f.set(func(_ context.Context, call string) error {
+			if call == "maintain" {
+				return errors.New("the disk is full")
+			}
+			return nil
+		}, nil)
+		e, old := w.endpoint(webhook.EndpointParams{})
+		_, _, err := w.RotateSecret(w.Context(), workspace, e.ID, webhook.RotateOptions{})
+		require.NoError(w, err)
+		w.run()
+		time.Sleep(overlap - time.Millisecond)
+		h := w.lastHit()
+		require.Equal(w, elido(old, h), h.header.Get("X-Elido-Signature-Previous"))
+		time.Sleep(time.Millisecond)
+		require.NotContains(w, w.lastHit().header, "X-Elido-Signature-Previous")
 	})
 }
 

@@ -197,7 +197,7 @@ var dispatcherMutants = []mutant{
 		file: "send.go",
 		old:  "at.Before(r.previousUntil)",
 		new:  "!at.After(r.previousUntil)",
-		pkg:  root, run: "TestOldSecretSignsUntilExactlySevenDaysAfterRotation",
+		pkg:  root, run: "TestAnOverlapEndsOnTimeWithoutHousekeeping",
 	}, {
 		name: "a leaked secret has an overlap all the same",
 		file: "rotate.go",
@@ -233,7 +233,7 @@ var dispatcherMutants = []mutant{
 		file: "store/secret.go",
 		old:  "func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }",
 		new:  "func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.Reveal()) }",
-		pkg:  root, run: "TestNothingPrintsASecret",
+		pkg:  root, run: "TestNoStructOfOursPrintsItsSecrets",
 	}, {
 		name: "a panicking scheme's value, with the secret in it, is an error",
 		file: "signer.go",
