@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -225,13 +224,13 @@ func (d *discord) Message(e Event, _ time.Time) []byte {
 	n := describe(e)
 	embed := discordEmbed{
 		Title:     discordText(n.title, discordTitle),
-		URL:       n.url,
+		URL:       n.to.url,
 		Color:     discordColors[n.tone],
-		Footer:    discordFooter{Text: fmt.Sprintf("%s · workspace %d", line(e.Type, 128), e.WorkspaceID)},
+		Footer:    discordFooter{Text: n.footer()},
 		Timestamp: n.at.Format("2006-01-02T15:04:05.000Z"),
 	}
 	left := discordTotal - units(embed.Title) - units(embed.Footer.Text)
-	embed.Description = discordText(n.detail, min(discordDescription, left))
+	embed.Description = discordLines(min(discordDescription, left), discordLink(n.to), n.detail, n.todoText())
 	left -= units(embed.Description)
 	for _, f := range n.fields {
 		name := discordText(f.name, discordFieldName)
@@ -247,6 +246,35 @@ func (d *discord) Message(e Event, _ time.Time) []byte {
 		Embeds:   []discordEmbed{embed},
 		Mentions: discordMentions{Parse: []string{}},
 	})
+}
+
+// discordLink writes a link in Discord's Markdown.
+func discordLink(to target) string {
+	if to.url == "" {
+		return ""
+	}
+	// A parenthesis would end it.
+	url := strings.NewReplacer("(", "%28", ")", "%29").Replace(to.url)
+	return "[" + to.words + "](" + url + ")"
+}
+
+// discordLines writes a text in each line, and at the end one that must not be cut,
+// in at most n UTF-16 units.
+func discordLines(n int, last string, texts ...text) string {
+	n -= units(last)
+	var lines []string
+	for _, t := range texts {
+		s := discordText(t, n-1)
+		if s == "" {
+			continue
+		}
+		lines = append(lines, s)
+		n -= units(s) + 1
+	}
+	if last != "" {
+		lines = append(lines, last)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // discordText writes a text in Discord's Markdown, what is given escaped, in at

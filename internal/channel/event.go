@@ -140,55 +140,59 @@ func join(values []any) string {
 	return cut(b.String(), valueMost)
 }
 
-// count returns a number with its thousands parted: 50,000.
-func (o object) count(names ...string) string {
-	s := o.text(names...)
-	if len(s) <= 3 || len(s) > 18 || strings.Trim(s, "0123456789") != "" || s[0] == '0' {
-		return s
-	}
-	var b strings.Builder
-	for i := range len(s) {
-		if i > 0 && (len(s)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
+// count returns a number to be read: 50,000.
+func (o object) count(names ...string) string { return figure(o.text(names...)) }
 
 // when returns an instant to be read: "21 Sep 2026, 09:14 UTC".
-func (o object) when(names ...string) string { return readable(o.text(names...)) }
-
-// readable returns an RFC 3339 instant in words, and any other text as it is.
-func readable(s string) string {
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return s
+func (o object) when(names ...string) string {
+	for _, name := range names {
+		if n, ok := o[name].(json.Number); ok {
+			if at, ok := moment(n); ok {
+				return at
+			}
+		}
+		if s := scalar(o[name]); s != "" {
+			return readable(s)
+		}
 	}
-	return at.UTC().Format("2 Jan 2006, 15:04 UTC")
+	return ""
 }
 
+// money returns an amount in the object's currency: "49.50 EUR".
+func (o object) money(names ...string) string { return money(o.text(names...), o.text("currency")) }
+
+// words returns what a program chose from a list: "past due".
+func (o object) words(names ...string) string { return words(o.text(names...)) }
+
 // who returns the person that the named members tell of: a name or an address,
-// or "User 1187" where there is but an id.
+// or "team member #1187" where there is but an id.
 func (o object) who(names ...string) string {
 	for _, name := range names {
-		switch v := o[name].(type) {
-		case string:
-			if s := line(v, valueMost); s != "" && strings.Trim(s, "0123456789") != "" {
-				return s
-			} else if s != "" {
-				return "User " + s
-			}
-		case json.Number:
-			return "User " + line(v.String(), valueMost)
-		case map[string]any:
-			person := object(v)
-			if s := person.text("name", "email"); s != "" {
-				return s
-			}
-			if s := person.text("id", "user_id"); s != "" {
-				return "User " + s
-			}
+		if s := who(name, o[name]); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// who returns the person that a member of that name tells of.
+func who(name string, v any) string {
+	switch v := v.(type) {
+	case string:
+		s := line(v, valueMost)
+		if s != "" && (digits(s, valueMost) || strings.HasSuffix(name, "_id")) {
+			return person(s)
+		}
+		return s
+	case json.Number:
+		return person(line(v.String(), valueMost))
+	case map[string]any:
+		o := object(v)
+		if s := o.text("name", "email"); s != "" {
+			return s
+		}
+		if s := o.text("id", "user_id"); s != "" {
+			return person(s)
 		}
 	}
 	return ""

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -91,35 +90,50 @@ func post(c *channel.Channel, server http.Handler, body []byte) (channel.Answer,
 	return c.Answer(w.Code, w.Header(), w.Body.Bytes()), w
 }
 
+// A sample is an event to make a message of.
 type sample struct {
-	eventType string
-	data      json.RawMessage
+	Type string
+	Note string // what is special about it
+	Data json.RawMessage
 }
 
-// samples are an event of every type there is, and some more.
+// samples are an event of every type that the library brings along, types as hosts
+// register them, and odd data.
 func samples(t testing.TB) (list []sample) {
 	for _, e := range webhook.DefaultCatalog().Types() {
 		require.NotEmpty(t, e.Sample, e.Name)
-		list = append(list, sample{e.Name, e.Sample})
+		list = append(list, sample{Type: e.Name, Data: e.Sample})
 	}
-	raw, err := os.ReadFile("testdata/further.json")
+	for _, e := range webhook.TrafficEvents() {
+		require.NotEmpty(t, e.Sample, e.Name)
+		list = append(list, sample{e.Name, "traffic", e.Sample})
+	}
+	for _, name := range []string{"testdata/further.json", "testdata/odd.json"} {
+		raw, err := os.ReadFile(name)
+		require.NoError(t, err)
+		var further []sample
+		require.NoError(t, json.Unmarshal(raw, &further))
+		for _, s := range further {
+			require.NotEmpty(t, s.Note)
+			list = append(list, s)
+		}
+	}
+	huge, err := json.Marshal(map[string]any{
+		"id": 1, "slug": strings.Repeat("spring-", 3000), "title": strings.Repeat("👨\u200d👩\u200d👧", 3000),
+		"destination_url": "https://shop.example.com/" + strings.Repeat("a", 20_000), "tags": make([]int, 5000),
+	})
 	require.NoError(t, err)
-	var further map[string]json.RawMessage
-	require.NoError(t, json.Unmarshal(raw, &further))
-	for _, name := range slices.Sorted(maps.Keys(further)) {
-		list = append(list, sample{name, further[name]})
-	}
-	return list
+	return append(list, sample{"link.created", "huge", huge})
 }
 
 func event(t testing.TB, s sample) channel.Event {
 	t.Helper()
 	payload, err := webhook.EnvelopeV1(webhook.EnvelopeFields{
-		ID: "evt_01k5n4q9w2", Type: s.eventType, WorkspaceID: 42, Data: s.data, Time: published,
+		ID: "evt_01k5n4q9w2", Type: s.Type, WorkspaceID: 42, Data: s.Data, Time: published,
 	})
 	require.NoError(t, err)
 	return channel.Event{
-		DeliveryID: 7001, ID: "evt_01k5n4q9w2", Type: s.eventType, WorkspaceID: 42, Payload: payload, CreatedAt: published,
+		DeliveryID: 7001, ID: "evt_01k5n4q9w2", Type: s.Type, WorkspaceID: 42, Payload: payload, CreatedAt: published,
 	}
 }
 
@@ -134,8 +148,12 @@ func TestGolden(t *testing.T) {
 				v := newVendors()
 				body := c.Message(event(t, s), sent)
 				answer, w := post(c, v.handler(kind), body)
-				require.True(t, answer.Delivered, "%s: %s\n%s", s.eventType, w.Body, body)
-				fmt.Fprintf(&b, "==== %s\n\n%s\n\n%s\n", s.eventType, pretty(t, body), seen(t, v, kind))
+				require.True(t, answer.Delivered, "%s (%s): %s\n%s", s.Type, s.Note, w.Body, body)
+				title := s.Type
+				if s.Note != "" {
+					title += ": " + s.Note
+				}
+				fmt.Fprintf(&b, "==== %s\n\n%s\n\n%s\n", title, pretty(t, body), seen(t, v, kind))
 			}
 			name := filepath.Join("testdata", kind+".golden")
 			if *update {
@@ -158,6 +176,9 @@ func pretty(t testing.TB, body []byte) string {
 	return strings.TrimSpace(b.String())
 }
 
+// ourLinks are what links may be called.
+var ourLinks = []string{"Open short link", "Open destination", "Open bio page", "Open page"}
+
 // seen returns the one message that a vendor shows, after checking that nothing in
 // it is markup of the event's making.
 func seen(t testing.TB, v *vendors, kind string) string {
@@ -168,12 +189,20 @@ func seen(t testing.TB, v *vendors, kind string) string {
 		require.Len(t, list, 1)
 		require.Empty(t, list[0].Markup)
 		require.Empty(t, list[0].Pings)
+		require.LessOrEqual(t, len(list[0].Links), 1)
+		for _, l := range list[0].Links {
+			require.Contains(t, ourLinks, l.Text)
+		}
 		return list[0].String()
 	case channel.Telegram:
 		list := v.telegram.Messages()
 		require.Len(t, list, 1)
 		require.Empty(t, list[0].Mentions)
 		require.False(t, list[0].Preview)
+		for _, e := range list[0].Entities {
+			require.True(t, (e.Type == "text_link") == (e.URL != ""))
+			require.True(t, e.URL == "" || slices.Contains(ourLinks, e.Text), e.Text)
+		}
 		return list[0].String()
 	}
 	list := v.sentry.Events()

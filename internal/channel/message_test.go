@@ -34,7 +34,7 @@ func link(t testing.TB, members map[string]any) channel.Event {
 	t.Helper()
 	data, err := json.Marshal(members)
 	require.NoError(t, err)
-	return event(t, sample{"link.created", data})
+	return event(t, sample{Type: "link.created", Data: data})
 }
 
 // hostile is text that is markup in one place or another.
@@ -55,9 +55,9 @@ var hostile = []string{
 func TestTextStaysText(t *testing.T) {
 	for _, text := range hostile {
 		e := link(t, map[string]any{"slug": text, "title": text, "tags": []string{text}, "created_by": text, "destination_url": text})
-		// As it is, but for white space, control characters, and what turns the
-		// direction of writing.
-		want := strings.Join(strings.FieldsFunc(strings.ReplaceAll(text, "\u202e", ""), func(r rune) bool { return r <= ' ' }), " ")
+		// As it is, but for white space, control characters, what turns the direction
+		// of writing, and what cannot be seen.
+		want := strings.Join(strings.FieldsFunc(strings.NewReplacer("\u202e", "", "\ufeff", "").Replace(text), func(r rune) bool { return r <= ' ' }), " ")
 
 		v, _ := deliver(t, channel.Discord, e)
 		m := v.discord.Messages()[0]
@@ -71,11 +71,14 @@ func TestTextStaysText(t *testing.T) {
 		assert.Empty(t, tm.Mentions, text)
 		assert.True(t, strings.HasPrefix(tm.Text, want+" was created\n"), tm.Text)
 		for _, entity := range tm.Entities {
-			assert.Contains(t, []string{"bold", "code"}, entity.Type, text)
+			assert.Contains(t, []string{"bold", "code", "italic"}, entity.Type, text)
+			if entity.Type != "code" {
+				assert.NotContains(t, entity.Text, want, "our words alone")
+			}
 		}
 
 		v, _ = deliver(t, channel.Sentry, e)
-		assert.Equal(t, want+" was created", v.sentry.Events()[0].Message)
+		assert.Equal(t, want+" was created", v.sentry.Events()[0].Title)
 	}
 }
 
@@ -111,7 +114,7 @@ func TestLimits(t *testing.T) {
 				data, err := json.Marshal(many)
 				require.NoError(t, err)
 				for _, kind := range kinds {
-					deliver(t, kind, event(t, sample{"order.paid", data}))
+					deliver(t, kind, event(t, sample{Type: "order.paid", Data: data}))
 				}
 			}
 		})
@@ -127,18 +130,18 @@ func TestTelegramUsesWhatItMay(t *testing.T) {
 	}
 	data, err := json.Marshal(many)
 	require.NoError(t, err)
-	v, _ := deliver(t, channel.Telegram, event(t, sample{"order.paid", data}))
+	v, _ := deliver(t, channel.Telegram, event(t, sample{Type: "order.paid", Data: data}))
 	text := v.telegram.Messages()[0].Text
 	n := len(utf16.Encode([]rune(text)))
 	assert.LessOrEqual(t, n, 4096)
 	assert.Greater(t, n, 4000)
-	assert.Contains(t, text, "…\n\norder.paid · workspace 42 · 21 Sep 2026, 09:14 UTC")
+	assert.Contains(t, text, "…\n\nOrder paid · workspace #42 · 21 Sep 2026, 09:14 UTC")
 
 	long := strings.Repeat("😀", 2000)
 	e := link(t, map[string]any{"slug": "s", "short_url": "https://go.acme.example/s", "title": long, "destination_url": long, "domain": long, "status": long, "created_by": long})
 	v, _ = deliver(t, channel.Telegram, e)
 	m := v.telegram.Messages()[0]
-	assert.Contains(t, m.Text, "Open the link")
+	assert.Contains(t, m.Text, "Open short link")
 	assert.Equal(t, "https://go.acme.example/s", m.Entities[len(m.Entities)-2].URL)
 }
 
@@ -156,7 +159,7 @@ func TestOddData(t *testing.T) {
 	}
 	names := make([]string, 0, 64)
 	for _, s := range samples(t) {
-		names = append(names, s.eventType)
+		names = append(names, s.Type)
 	}
 	names = append(names, "order.paid", "link.painted", "", "_", "a.b.c", "{}.{}", strings.Repeat("long_", 40))
 	for i, data := range datas {
@@ -225,7 +228,7 @@ func TestLinks(t *testing.T) {
 		v, _ := deliver(t, channel.Discord, e)
 		assert.Equal(t, want, v.discord.Messages()[0].Embeds[0].URL, url)
 		v, _ = deliver(t, channel.Telegram, e)
-		assert.Equal(t, want != "", strings.Contains(v.telegram.Messages()[0].Text, "Open the link"), url)
+		assert.Equal(t, want != "", strings.Contains(v.telegram.Messages()[0].Text, "Open destination"), url)
 	}
 }
 
@@ -233,14 +236,14 @@ func TestLinks(t *testing.T) {
 // another store's.
 func TestSentryEventID(t *testing.T) {
 	c, v := open(t, channel.Sentry), newVendors()
-	e := event(t, sample{"link.broken", json.RawMessage(`{"slug":"spring-sale","link_id":7}`)})
+	e := event(t, sample{Type: "link.broken", Data: json.RawMessage(`{"slug":"spring-sale","link_id":7}`)})
 	for i := range 3 { // attempts
 		answer, _ := post(c, v.sentry, c.Message(e, sent.Add(time.Duration(i)*time.Hour)))
 		require.True(t, answer.Delivered)
 	}
 	require.Len(t, v.sentry.Events(), 1)
 	assert.Equal(t, 2, v.sentry.Repeats())
-	assert.Equal(t, []string{"elido", "link.broken", "7"}, v.sentry.Events()[0].Fingerprint)
+	assert.Equal(t, []string{"elido", "link.broken", "workspace 42", "of 7"}, v.sentry.Events()[0].Fingerprint)
 
 	other := e
 	other.DeliveryID++
@@ -256,10 +259,10 @@ func TestSentryLevel(t *testing.T) {
 	for _, s := range samples(t) {
 		v, _ := deliver(t, channel.Sentry, event(t, s))
 		want := "info"
-		if s.eventType == "link.broken" {
+		if s.Type == "link.broken" {
 			want = "error"
 		}
-		assert.Equal(t, want, v.sentry.Events()[0].Level, s.eventType)
+		assert.Equal(t, want, v.sentry.Events()[0].Level, s.Type)
 	}
 }
 
@@ -315,7 +318,7 @@ func TestHeaders(t *testing.T) {
 
 func FuzzMessage(f *testing.F) {
 	for _, s := range samples(f) {
-		f.Add(s.eventType, []byte(`{"type":"x","workspace_id":42,"data":`+string(s.data)+`,"timestamp":"2026-09-21T09:14:02Z"}`))
+		f.Add(s.Type, []byte(`{"type":"x","workspace_id":42,"data":`+string(s.Data)+`,"timestamp":"2026-09-21T09:14:02Z"}`))
 	}
 	for _, text := range hostile {
 		data, _ := json.Marshal(map[string]any{"slug": text, "title": text})

@@ -1,6 +1,8 @@
 package channel
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -9,28 +11,36 @@ import (
 type note struct {
 	title  text // what happened, to what
 	detail text // one sentence more, or nothing
-	url    string
+	cause  text // why, in the words of a program, or nothing; it is also in a field
+	todo   text // what a reader can do about it, or nothing
+	to     target
 	fields []field
 	tone   tone
 
-	about       string // what happened to, to tell one from the other
-	data        object
+	about       string // what it happened to, to tell one from the other
 	eventType   string
 	workspaceID int64
+	data        object
 	at          time.Time
 }
 
 type field struct{ name, value text }
 
-// A tone is how an event is to be taken.
+// A target is where the link in a message leads.
+type target struct {
+	url   string // or "": there is none
+	words string // "Open destination"
+}
+
+// A tone is how an event is to be taken, the graver the greater.
 type tone int
 
 const (
 	neutral  tone = iota
 	good          // something began
+	goodbye       // something ended
 	warning       // something will need attention
 	bad           // something is broken
-	goodbye       // something ended
 	critical      // of what is bad, what an issue tracker calls an error
 )
 
@@ -43,19 +53,25 @@ func describe(e Event) *note {
 	ok := false
 	switch resource {
 	case "link":
-		ok = n.link(action, c.data)
+		ok = n.link(action, c)
 	case "domain":
 		ok = n.domain(action, c.data)
 	case "workspace":
-		ok = n.workspace(action, c.data)
+		ok = n.workspace(action, c)
 	case "member", "invitation":
 		ok = n.member(e.Type, c.data)
 	case "audit":
 		ok = n.audit(action, c.data)
-	case "subscription", "usage", "quota", "billing":
-		ok = n.billing(e.Type, c.data)
-	case "click", "bio", "qr", "conversion", "daily", "campaign", "alert", "abuse":
-		ok = n.traffic(e.Type, c)
+	case "subscription":
+		ok = n.subscription(action, c)
+	case "usage", "quota", "billing":
+		ok = n.plan(e.Type, c.data)
+	case "click", "bio", "qr", "conversion":
+		ok = n.traffic(e.Type, c.data)
+	case "daily", "campaign", "alert":
+		ok = n.figures(e.Type, c)
+	case "abuse":
+		ok = n.abuse(action, c.data)
 	case "test":
 		ok = n.test(action, c.data)
 	}
@@ -72,6 +88,27 @@ func (n *note) add(name, value string) {
 	}
 }
 
+// because adds what a program gave as the cause.
+func (n *note) because(cause string) {
+	if cause != "" {
+		n.cause = say("{}", cause)
+		n.add("Reason", cause)
+	}
+}
+
+// todoText is what a reader can do, with words that say so.
+func (n *note) todoText() text {
+	if n.todo == nil {
+		return nil
+	}
+	return append(say("What to do: "), n.todo...)
+}
+
+// footer is what a message is of, as people call it, and where it comes from.
+func (n *note) footer() string {
+	return eventName(n.eventType) + " · workspace #" + strconv.FormatInt(n.workspaceID, 10)
+}
+
 // test is the note of a test send.
 func (n *note) test(action string, data object) bool {
 	message := data.text("message")
@@ -86,124 +123,67 @@ func (n *note) test(action string, data object) bool {
 // unknown is the note of an event type that this package has no words for.
 func (n *note) unknown(eventType string, c content) {
 	title := sentence(eventType)
-	n.title = say(title)
-	for _, member := range []string{"name", "title", "slug", "number", "hostname", "email"} {
-		if subject := c.data.name(member); subject != "" {
-			n.title = say(title+": {}", subject)
-			n.rest(c, member, "workspace_id")
-			return
-		}
+	n.title, n.tone = say(title), toneOf(eventType)
+	resource, _, _ := strings.Cut(eventType, ".")
+	before := c.data.object("previous")
+	var outer content // what is beside an object that tells of the thing alone
+	if inner := c.data.object(resource); inner != nil {
+		outer = content{data: c.data, names: without(c.names, resource, "previous", "workspace_id")}
+		c = content{data: inner, names: sorted(inner)}
 	}
-	n.rest(c, "workspace_id")
-}
-
-// The bounds of what rest shows.
-const (
-	restFields = 20
-	restValue  = 300 // UTF-16 units
-)
-
-// rest adds a field for each member of the data that can be read, in their order,
-// leaving out those named.
-func (n *note) rest(c content, without ...string) {
-	skip := make(map[string]bool, len(without))
-	for _, name := range without {
-		skip[name] = true
+	subject, member := c.data.subject()
+	if subject != "" {
+		n.title = say(title+": {}", subject)
 	}
-	left := 0
-	for _, name := range c.names {
-		if skip[name] {
-			continue
-		}
-		value := cut(flat(c.data[name]), restValue)
-		title := label(name)
-		if value == "" || title == "" {
-			continue
-		}
-		if len(n.fields) == restFields {
-			left++
-			continue
-		}
-		n.fields = append(n.fields, field{say("{}", title), say("{}", value)})
-	}
-	switch {
-	case left == 1:
-		n.fields = append(n.fields, field{say("More"), say("1 more value")})
-	case left > 1:
-		n.fields = append(n.fields, field{say("More"), say("{} more values", itoa(left))})
-	}
-}
-
-// flat puts a value into one line: a scalar as it is, of an array its scalars,
-// of an object its scalars with their names.
-func flat(v any) string {
-	switch v := v.(type) {
-	case string:
-		return readable(scalar(v))
-	case []any:
-		if s := join(v); s != "" || len(v) == 0 {
-			return s
-		}
-		if len(v) == 1 {
-			return flat(v[0])
-		}
-		return itoa(len(v)) + " items"
-	case map[string]any:
-		return flatObject(v)
-	}
-	return scalar(v)
-}
-
-func flatObject(o map[string]any) string {
-	var parts []string
-	total := 0
-	for _, name := range sorted(o) {
-		s, title := scalar(o[name]), label(name)
-		if s == "" || title == "" {
-			continue
-		}
-		parts = append(parts, title+": "+readable(s))
-		if total += len(s); total > restValue {
+	n.about = orElse(c.data.text(resource+"_id", "id"), subject)
+	for _, l := range []struct{ member, words string }{
+		{"short_url", openShort}, {"url", "Open page"}, {"destination_url", openDestination},
+	} {
+		if n.open(c.data.text(l.member), l.words) {
 			break
 		}
 	}
-	return strings.Join(parts, ", ")
-}
-
-// label makes a member's name readable: "first_seen_at" becomes "First seen at".
-func label(name string) string {
-	name = line(strings.NewReplacer("_", " ", ".", " ").Replace(name), 60)
-	switch name {
-	case "id":
-		return "ID"
-	case "url":
-		return "URL"
-	}
-	if name == "" {
-		return ""
-	}
-	if of, ok := strings.CutSuffix(name, " id"); ok {
-		name = of + " ID"
-	}
-	if c := name[0]; c >= 'a' && c <= 'z' {
-		name = string(c-'a'+'A') + name[1:]
-	}
-	return name
-}
-
-// sentence makes an event type readable: "invoice.payment_failed" becomes
-// "Invoice payment failed".
-func sentence(eventType string) string {
-	// Event types are of these characters. A row in a store might have others,
-	// and what this returns counts as our own words.
-	s := label(strings.Map(func(r rune) rune {
-		if r == '.' || r == '_' || isDigit(r) || (r|0x20 >= 'a' && r|0x20 <= 'z') {
-			return r
+	skip := []string{member, "workspace_id"}
+	if n.tone >= warning {
+		for _, name := range []string{"error_message", "failure_reason", "decline_reason", "error", "reason"} {
+			if cause := c.data.show(name); cause != "" {
+				n.because(cause)
+				skip = append(skip, name)
+				break
+			}
 		}
-		return ' '
-	}, eventType))
-	if s == "" {
-		return "Something happened"
 	}
-	return s
+	if aboutPayment(eventType) {
+		n.todo = say("Check the payment method, and whether the payment was made in the meantime.")
+	}
+	if before != nil {
+		skip = append(skip, "previous")
+		names := sorted(before)
+		if n.changed(before, c.data, without(names, "updated_at")) {
+			skip = append(skip, names...) // what did not change is no news
+		}
+	}
+	n.rest(c, skip...)
+	n.rest(outer)
+}
+
+// without returns a list without some of it.
+func without(list []string, out ...string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(out, s) })
+}
+
+// What the links in messages are called.
+const (
+	openShort       = "Open short link"
+	openDestination = "Open destination"
+	openBioPage     = "Open bio page"
+)
+
+// open sets where the message's link leads, if that is a URL to send people to.
+func (n *note) open(url, words string) bool {
+	if url = link(url); url == "" {
+		return false
+	}
+	n.to = target{url, words}
+	return true
 }

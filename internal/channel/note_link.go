@@ -1,79 +1,132 @@
 package channel
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // subjectMost bounds what a title says of what it is about, in UTF-16 units.
 const subjectMost = 120
 
 // name returns what people call the thing an object tells of, or "".
-func (o object) name(members ...string) string { return cut(o.text(members...), subjectMost) }
-
-// linkName returns what people call a link.
-func linkName(o object) string {
-	if s := o.name("slug"); s != "" {
-		return s
+func (o object) name(members ...string) string {
+	for _, member := range members {
+		if _, truth := o[member].(bool); truth {
+			continue
+		}
+		if s := scalar(o[member]); s != "" {
+			return cut(s, subjectMost)
+		}
 	}
-	if s := o.name("short_url", "title", "name"); s != "" {
-		return strings.TrimPrefix(s, "https://")
-	}
-	if id := o.text("link_id", "id"); id != "" {
-		return "Link " + id
-	}
-	return "A link"
+	return ""
 }
 
+// A reference is what a sentence calls a thing.
+type reference struct {
+	text string
+	ours bool // it has no name, and these are our words: "a link"
+}
+
+// first returns it for the beginning of a sentence.
+func (r reference) first() string {
+	if r.ours {
+		return capital(r.text)
+	}
+	return r.text
+}
+
+// field returns it for a field that is named for the kind of thing.
+func (r reference) field(o object) string {
+	if r.ours {
+		return number(o.text("link_id", "id"))
+	}
+	return r.text
+}
+
+// linkName returns what people call a link.
+func linkName(o object) reference {
+	if s := o.name("slug"); s != "" {
+		return reference{text: s}
+	}
+	if s := o.name("short_url", "title", "name"); s != "" {
+		return reference{text: strings.TrimPrefix(s, "https://")}
+	}
+	return byID("link", o.text("link_id", "id"))
+}
+
+// byID returns what to call a thing of which there is but an id, or not even that.
+func byID(thing, id string) reference {
+	if id == "" {
+		return reference{"a " + thing, true}
+	}
+	return reference{cut(thing+" "+number(id), subjectMost), true}
+}
+
+// linkMembers are the members of a link that are shown, in this order, and titles
+// what those are called whose name does not say it.
+var (
+	linkMembers = []string{
+		"title", "slug", "short_url", "destination_url", "domain", "tags", "status", "abuse_status", "expires_at", "max_clicks",
+	}
+	titles = map[string]string{
+		"short_url": "Short link", "destination_url": "Destination", "abuse_status": "Abuse review", "max_clicks": "Click limit",
+		"redirect_status": "Redirect code", "owner_user_id": "Owner",
+	}
+)
+
 // link is the note of an event of a link.
-func (n *note) link(action string, data object) bool {
-	o := data
-	if inner := data.object("link"); inner != nil { // of the traffic catalog
+func (n *note) link(action string, c content) bool {
+	o := c.data
+	if inner := c.data.object("link"); inner != nil { // of the traffic catalog
 		o = inner
 	}
 	name := linkName(o)
-	n.about = orElse(o.text("link_id", "id"), name)
-	n.url = link(o.text("short_url"))
-	if n.url == "" {
-		n.url = link(o.text("destination_url"))
-	}
+	n.about = orElse(o.text("link_id", "id"), name.text)
+	short, destination := o.text("short_url"), o.text("destination_url")
+	// A short link that is gone, or counts clicks, is not for the curious.
+	_ = n.open(destination, openDestination) || n.open(short, openShort)
 	switch action {
 	case "created":
-		n.title, n.tone = say("{} was created", name), good
-		n.linkFields(o)
+		n.title, n.tone = say("{} was created", name.first()), good
+		n.open(short, openShort)
+		n.linkFields(o, "slug")
 		n.add("Created by", o.who("created_by", "created_by_user_id"))
 	case "updated":
-		n.title = say("{} was updated", name)
-		if !n.linkChanges(o, data.object("previous")) {
-			n.linkFields(o)
-		}
+		n.title = say("{} was updated", name.first())
+		n.open(short, openShort)
+		n.update("link", c.data.object("previous"), o, linkMembers, func() { n.linkFields(o, "slug") })
 	case "deleted":
-		n.title, n.tone = say("{} was deleted", name), goodbye
+		n.title, n.tone = say("{} was deleted", name.first()), goodbye
 		n.detail = say("It can still be restored.")
-		n.add("Title", o.text("title"))
-		n.add("Short URL", o.text("short_url"))
-		n.add("Destination", o.text("destination_url"))
+		n.linkFields(o, "slug", "domain", "tags", "status", "abuse_status", "expires_at", "max_clicks")
 	case "expired":
-		n.title, n.tone = say("{} has expired", name), goodbye
-		n.add("Destination", o.text("destination_url"))
+		n.title, n.tone = say("{} has expired", name.first()), goodbye
+		n.todo = say("To use it again, give it a later expiry date.")
+		n.add("Destination", destination)
 	case "cap_reached":
-		n.title, n.tone = say("{} reached its click limit", name), warning
-		n.add("Destination", o.text("destination_url"))
-		n.add("Limit", o.count("cap"))
+		n.title, n.tone = say("{} reached its click limit", name.first()), warning
+		n.todo = say("To keep the link in use, raise its click limit or take the limit away.")
+		n.add("Destination", destination)
+		n.add("Click limit", o.count("cap", "max_clicks"))
 		n.add("Clicks", o.count("clicks"))
 	case "broken":
-		n.title, n.tone = say("{} is broken", name), critical
-		n.detail = say("{}", o.text("error_message"))
-		n.add("Destination", o.text("destination_url"))
+		n.title, n.tone = say("{} is broken", name.first()), critical
+		n.detail = say("Visitors do not get to its destination.")
+		n.todo = say("Check the destination. If it has moved, change where the link leads.")
+		n.because(o.text("error_message"))
+		n.add("Destination", destination)
 		n.add("Status code", o.text("status_code"))
 		n.add("First seen", o.when("first_seen_at"))
 	case "encrypted_created":
-		n.title, n.tone = say("{} was created, with an encrypted destination", name), good
+		n.title, n.tone = say("{} was created, with an encrypted destination", name.first()), good
 		n.add("Key version", o.text("key_version"))
 		n.add("Created by", o.who("created_by", "created_by_user_id"))
 	case "encryption_rotated":
-		n.title = say("{} was encrypted again, under a new key", name)
+		n.title = say("{} was encrypted again, under a new key", name.first())
 		n.add("Key version", o.text("key_version"))
-		n.add("Rotated by", o.who("rotated_by", "rotated_by_user_id"))
+		n.add("Changed by", o.who("rotated_by", "rotated_by_user_id"))
 	case "clicked.aggregated":
-		n.title = say("{} had new clicks", name)
+		n.title = say("{} had new clicks", name.first())
 		n.add("Clicks", o.count("clicks"))
 		n.add("Unique clicks", o.count("unique_clicks"))
 		n.add("From", o.when("from"))
@@ -81,65 +134,61 @@ func (n *note) link(action string, data object) bool {
 	default:
 		return false
 	}
+	if status := o.text("abuse_status"); troubled(status) && (action == "created" || action == "updated") {
+		n.tone = max(n.tone, warning)
+		n.todo = say(todoAbuse)
+	}
 	return true
 }
 
 // linkFields tells of a link as it is.
-func (n *note) linkFields(o object) {
-	n.add("Title", o.text("title"))
-	n.add("Short URL", o.text("short_url"))
-	n.add("Destination", o.text("destination_url"))
-	n.add("Domain", o.text("domain"))
-	n.add("Tags", o.list("tags"))
-	if s := o.text("status"); s != "active" {
-		n.add("Status", s)
+func (n *note) linkFields(o object, without ...string) {
+	skip := set(without...)
+	skip["domain"] = skip["domain"] || o.text("short_url") != "" // which has it
+	for _, name := range linkMembers {
+		value := o.show(name)
+		if skip[name] || (name == "status" && value == "active") || (name == "abuse_status" && value == "unchecked") {
+			continue
+		}
+		n.add(orElse(titles[name], label(name)), value)
 	}
-	if s := o.text("abuse_status"); s != "unchecked" {
-		n.add("Abuse review", s)
-	}
-	n.add("Expires", o.when("expires_at"))
-	n.add("Click limit", o.count("max_clicks"))
 }
 
-// linkChanges tells what of a link changed, and reports whether it could.
-func (n *note) linkChanges(o, previous object) bool {
-	if previous == nil {
+// update tells what changed of a thing, if there is a snapshot of what it was; if
+// there is none, or nothing that can be shown, it tells of the thing as it is.
+func (n *note) update(thing string, before, after object, members []string, asItIs func()) {
+	if before != nil {
+		names := slices.Concat(members, without(sorted(after), slices.Concat(members, []string{"id", "updated_at"})...))
+		if n.changed(before, after, names) {
+			return
+		}
+	}
+	if asItIs(); len(n.fields) > 0 {
+		n.detail = say("This is the " + thing + " as it is now.")
+	}
+}
+
+const todoAbuse = "Check where the link leads. If nothing is wrong with it, ask support to look again."
+
+// abuse is the note of an event of a link that may harm people.
+func (n *note) abuse(action string, o object) bool {
+	if action != "flagged" {
 		return false
 	}
-	before, after := &note{}, &note{}
-	before.linkFields(previous)
-	after.linkFields(o)
-	old := make(map[string]string, len(before.fields))
-	for _, f := range before.fields {
-		old[f.name.plain()] = f.value.plain()
-	}
-	for _, f := range after.fields {
-		name, value := f.name.plain(), f.value.plain()
-		switch was, there := old[name]; {
-		case !there && knows(previous, name):
-			n.fields = append(n.fields, field{f.name, say("none → {}", value)})
-		case there && was != value:
-			n.fields = append(n.fields, field{f.name, say("{} → {}", cut(was, valueMost/2), cut(value, valueMost/2))})
-		}
-		delete(old, name)
-	}
-	for _, f := range before.fields {
-		if value, gone := old[f.name.plain()]; gone && knows(o, f.name.plain()) {
-			n.fields = append(n.fields, field{f.name, say("{} → none", value)})
-		}
-	}
-	return len(n.fields) > 0
+	name := linkName(o)
+	n.about = orElse(o.text("link_id", "id"), name.text)
+	n.title, n.tone = say("{} was flagged as abusive", name.first()), bad
+	n.todo = say(todoAbuse)
+	n.because(o.words("reason"))
+	n.add("Flagged", o.when("flagged_at"))
+	return true
 }
 
-// linkMembers are the members behind the fields of a link.
-var linkMembers = map[string]string{
-	"Title": "title", "Short URL": "short_url", "Destination": "destination_url", "Domain": "domain", "Tags": "tags",
-	"Status": "status", "Abuse review": "abuse_status", "Expires": "expires_at", "Click limit": "max_clicks",
-}
-
-// knows reports whether an object says something of a field, be it that there is
-// none: a snapshot may be of some members only.
-func knows(o object, name string) bool {
-	_, ok := o[linkMembers[name]]
-	return ok
+// troubled reports whether a link's abuse_status is that somebody must look at it.
+func troubled(status string) bool {
+	switch status {
+	case "", "unchecked", "pending", "clean", "ok", "safe", "approved", "none":
+		return false
+	}
+	return true
 }

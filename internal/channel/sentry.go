@@ -166,8 +166,8 @@ func (s *sentry) Message(e Event, at time.Time) []byte {
 			"workspace_id": strconv.FormatInt(e.WorkspaceID, 10),
 			"delivery_id":  strconv.FormatInt(e.DeliveryID, 10),
 		},
-		// Events of one type are one issue; what is broken is one for each thing.
-		Fingerprint: []string{"elido", e.Type},
+		// What happens again to the same thing is one issue.
+		Fingerprint: []string{"elido", line(e.Type, sentryTag), "workspace " + strconv.FormatInt(e.WorkspaceID, 10)},
 		Extra:       sentryData(n.data),
 		SDK:         sdk,
 	}
@@ -178,13 +178,11 @@ func (s *sentry) Message(e Event, at time.Time) []byte {
 	}
 	if n.tone == critical {
 		event.Level = "error"
-		event.Fingerprint = append(event.Fingerprint, n.about)
 	}
-	message := n.title.plain()
-	if detail := n.detail.plain(); detail != "" {
-		message += ": " + detail
+	if n.about != "" {
+		event.Fingerprint = append(event.Fingerprint, "of "+n.about) // alone it might be a variable of Sentry's
 	}
-	event.LogEntry.Formatted = cut(message, sentryMessage)
+	event.LogEntry.Formatted = n.sentryMessage()
 
 	body := encode(event)
 	var b []byte
@@ -194,6 +192,34 @@ func (s *sentry) Message(e Event, at time.Time) []byte {
 	b = append(b, '\n')
 	b = append(b, body...)
 	return append(b, '\n')
+}
+
+// sentryMessage writes the message of an event. Its first line is what lists and
+// notifications show.
+func (n *note) sentryMessage() string {
+	title := n.title.plain()
+	if n.cause != nil && n.tone >= warning {
+		title += ": " + n.cause.plain()
+	}
+	var more []string
+	for _, t := range []text{n.detail, n.todoText()} {
+		if t != nil {
+			more = append(more, t.plain())
+		}
+	}
+	shown := n.to.url == ""
+	for _, f := range n.fields {
+		value := f.value.plain()
+		more = append(more, f.name.plain()+": "+value)
+		shown = shown || value == n.to.url
+	}
+	if !shown {
+		more = append(more, n.to.words+": "+n.to.url)
+	}
+	if len(more) == 0 {
+		return cut(title, sentryMessage)
+	}
+	return cut(title+"\n\n"+strings.Join(more, "\n"), sentryMessage)
 }
 
 // sentryEventID derives the id of a Sentry event from the delivery, so that an

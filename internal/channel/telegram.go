@@ -2,7 +2,6 @@ package channel
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -133,20 +132,30 @@ type telegramPreview struct {
 	Disabled bool `json:"is_disabled"`
 }
 
+// telegramSigns stand before titles of what somebody should look at: a chat has no
+// other colours.
+var telegramSigns = [...]string{
+	neutral: "", good: "", goodbye: "", warning: "⚠️ ", bad: "❗ ", critical: "❗ ",
+}
+
 // Message implements vendor.
 func (t *telegram) Message(e Event, _ time.Time) []byte {
 	n := describe(e)
 	// The last lines are written first, so that there is room for them.
 	end := html{left: telegramText}
-	if n.url != "" {
+	if n.todo != nil {
 		end.words("\n\n")
-		end.link(n.url, "Open the link")
+		end.text("", n.todoText())
+	}
+	if n.to.url != "" {
+		end.words("\n\n")
+		end.link(n.to.url, n.to.words)
 	}
 	end.words("\n\n")
-	end.add("code", line(e.Type, 128))
-	end.words(fmt.Sprintf(" · workspace %d · %s", e.WorkspaceID, n.at.Format("2 Jan 2006, 15:04 UTC")))
+	end.add("i", n.footer()+" · "+n.at.Format(readableTime))
 
 	h := html{left: end.left}
+	h.words(telegramSigns[n.tone])
 	h.text("b", n.title)
 	if n.detail.plain() != "" {
 		h.words("\n")

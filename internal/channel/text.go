@@ -25,7 +25,10 @@ type span struct {
 type text []span
 
 // say makes a text of our words; each {} in them stands for the next of given.
+// What is written from right to left is kept apart from the words around it, or it
+// would take them along.
 func say(words string, given ...string) text {
+	alone := words == "{}"
 	var t text
 	for {
 		before, after, found := strings.Cut(words, "{}")
@@ -35,8 +38,11 @@ func say(words string, given ...string) text {
 		if !found {
 			return t
 		}
-		if given[0] != "" {
-			t = append(t, span{text: given[0], given: true})
+		if s := given[0]; s != "" {
+			if !alone && strings.ContainsFunc(s, rightToLeft) {
+				s = "\u2068" + s + "\u2069" // an isolate (UAX #9)
+			}
+			t = append(t, span{text: s, given: true})
 		}
 		words, given = after, given[1:]
 	}
@@ -51,9 +57,36 @@ func (t text) plain() string {
 	return b.String()
 }
 
+func rightToLeft(r rune) bool {
+	return unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko)
+}
+
+// unseen are characters that show nothing. Two more are joiners, which letters and
+// emoji need.
+var unseen = &unicode.RangeTable{R16: []unicode.Range16{
+	{Lo: 0x00ad, Hi: 0x00ad, Stride: 1}, // soft hyphen
+	{Lo: 0x034f, Hi: 0x034f, Stride: 1}, // combining grapheme joiner
+	{Lo: 0x115f, Hi: 0x1160, Stride: 1}, // Hangul fillers
+	{Lo: 0x17b4, Hi: 0x17b5, Stride: 1}, // Khmer inherent vowels
+	{Lo: 0x180b, Hi: 0x180e, Stride: 1}, // Mongolian selectors
+	{Lo: 0x200b, Hi: 0x200b, Stride: 1}, // zero width space
+	{Lo: 0x2060, Hi: 0x2065, Stride: 1}, // word joiner, invisible operators
+	{Lo: 0x206a, Hi: 0x206f, Stride: 1}, // deprecated formats
+	{Lo: 0x2800, Hi: 0x2800, Stride: 1}, // empty Braille pattern
+	{Lo: 0x3164, Hi: 0x3164, Stride: 1}, // Hangul filler
+	{Lo: 0xfeff, Hi: 0xfeff, Stride: 1}, // byte order mark
+	{Lo: 0xffa0, Hi: 0xffa0, Stride: 1}, // half width Hangul filler
+}, LatinOffset: 1}
+
+// seen reports whether there is a character that shows something by itself.
+func seen(r rune) bool {
+	return r != '\u200c' && r != '\u200d' && !unicode.IsSpace(r) && !unicode.IsMark(r) && (r < 0xe0000 || r > 0xe0fff)
+}
+
 // line makes one line of what came with an event: valid UTF-8, white space and
 // control characters shown as one space, nothing that turns the direction of
-// writing, at most n UTF-16 units.
+// writing or cannot be seen, at most n UTF-16 units. Where nothing is to be seen,
+// it is empty.
 func line(s string, n int) string {
 	var b strings.Builder
 	left, space := n, false
@@ -62,7 +95,7 @@ func line(s string, n int) string {
 			space = b.Len() > 0
 			continue
 		}
-		if unicode.Is(unicode.Bidi_Control, r) {
+		if unicode.Is(unicode.Bidi_Control, r) || unicode.Is(unseen, r) {
 			continue
 		}
 		if space {
@@ -75,7 +108,10 @@ func line(s string, n int) string {
 			break
 		}
 	}
-	return cut(b.String(), n)
+	if !strings.ContainsFunc(b.String(), seen) {
+		return ""
+	}
+	return strings.TrimRight(cut(b.String(), n), " \u200c\u200d")
 }
 
 const ellipsis = "…"

@@ -31,12 +31,17 @@ type DiscordMessage struct {
 	Embeds   []DiscordEmbed
 	Body     string // as it was sent
 
-	// Markup is what the texts have in them that is more than text: emphasis,
-	// links, mentions, emoji.
+	// Links are the links with a text of their own.
+	Links []DiscordLink
+	// Markup is what else the texts have in them that is more than text: emphasis,
+	// bare links, mentions, emoji.
 	Markup []string
 	// Pings are those who were notified.
 	Pings []string
 }
+
+// DiscordLink is a link with a text of its own.
+type DiscordLink struct{ Text, URL string }
 
 // DiscordEmbed is an embed without its markup.
 type DiscordEmbed struct {
@@ -58,13 +63,16 @@ func (m DiscordMessage) String() string {
 		if e.URL != "" {
 			fmt.Fprintf(&b, "  (title links to %s)\n", e.URL)
 		}
-		if e.Description != "" {
-			fmt.Fprintf(&b, "  %s\n", e.Description)
+		for line := range strings.Lines(e.Description) {
+			fmt.Fprintf(&b, "  %s\n", strings.TrimSuffix(line, "\n"))
 		}
 		for _, f := range e.Fields {
 			fmt.Fprintf(&b, "  %s: %s\n", f.Name, f.Value)
 		}
 		fmt.Fprintf(&b, "  %s · %s\n", e.Footer, e.Time.Format("2 Jan 2006, 15:04 MST"))
+	}
+	for _, l := range m.Links {
+		fmt.Fprintf(&b, "(%q links to %s)\n", l.Text, l.URL)
 	}
 	return b.String()
 }
@@ -325,7 +333,8 @@ func (m *discordForm) shown() DiscordMessage {
 		shown.Username = *m.Username
 	}
 	read := func(s string) string {
-		text, markup := readMarkdown(s)
+		text, links, markup := readMarkdown(s)
+		shown.Links = append(shown.Links, links...)
 		shown.Markup = append(shown.Markup, markup...)
 		return text
 	}
@@ -361,21 +370,31 @@ var (
 	// inlineMarkup is what is more than text wherever it stands.
 	inlineMarkup = regexp.MustCompile("^(?:" + strings.Join([]string{
 		`\*`, `_`, `~~`, "`", `\|\|`, // emphasis, code, spoilers
-		`\[[^\]]*\]\(`,          // a link with a text of its own
+		`\[[^\]]*\]\(`,          // what might be a link with a text of its own
 		`https?://`, `<https?:`, // links
 		`<[@#:/]`, `<a?:`, `<t:`, `<id:`, // mentions, emoji, commands, times
 		`@everyone`, `@here`,
 		`:[A-Za-z0-9_+-]{2,}:`, // emoji by name
 	}, "|") + ")")
+	// maskedLink is a link with a text of its own: of words alone, because a URL or
+	// markup in it makes clients differ, and to a URL that no character in it ends.
+	maskedLink = regexp.MustCompile(`^\[([A-Za-z ]+)\]\((https?://[^\s()<>\\]+)\)`)
 	// blockMarkup is what is more than text where a line begins.
 	blockMarkup = regexp.MustCompile(`^(?:#{1,3} |-# |>|[-*+] |[0-9]+[.)] )`)
 )
 
-// readMarkdown returns the text that is shown, and what in it is more than text.
-func readMarkdown(s string) (text string, markup []string) {
+// readMarkdown returns the text that is shown, the links in it, and what else in
+// it is more than text.
+func readMarkdown(s string) (text string, links []DiscordLink, markup []string) {
 	var b strings.Builder
 	start := true
 	for s != "" {
+		if link := maskedLink.FindStringSubmatch(s); link != nil {
+			links = append(links, DiscordLink{Text: link[1], URL: link[2]})
+			b.WriteString(link[1])
+			s, start = s[len(link[0]):], false
+			continue
+		}
 		if strings.IndexByte("*_~`|[h<@:", s[0]) >= 0 {
 			if found := inlineMarkup.FindString(s); found != "" {
 				markup = append(markup, found)
@@ -400,5 +419,5 @@ func readMarkdown(s string) (text string, markup []string) {
 		b.WriteRune(r)
 		s = s[len(string(r)):]
 	}
-	return b.String(), markup
+	return b.String(), links, markup
 }

@@ -29,18 +29,27 @@ func NewSentry(prefix, project, key string) *Sentry {
 
 // SentryEvent is an event as its issue shows it.
 type SentryEvent struct {
-	ID, Level, Message, Logger string
-	Time                       time.Time
-	Tags                       map[string]string
-	Extra                      map[string]json.RawMessage
-	Fingerprint                []string
-	Body                       string // the envelope, as it was sent
+	ID, Level, Logger string
+	Title             string // as lists show it: the first line of the message
+	Message           string
+	Time              time.Time
+	Tags              map[string]string
+	Extra             map[string]json.RawMessage
+	Fingerprint       []string
+	Body              string // the envelope, as it was sent
 }
 
 // String shows the event as a person sees it.
 func (e SentryEvent) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[%s] %s\n  %s · %s\n", e.Level, e.Message, e.Logger, e.Time.Format("2 Jan 2006, 15:04 MST"))
+	fmt.Fprintf(&b, "[%s] %s\n", e.Level, e.Title)
+	for line := range strings.Lines(strings.TrimPrefix(e.Message, e.Title)) {
+		if !blank(line) {
+			fmt.Fprintf(&b, "  %s\n", strings.TrimSuffix(line, "\n"))
+		}
+	}
+	fmt.Fprintf(&b, "  %s · %s\n", e.Logger, e.Time.Format("2 Jan 2006, 15:04 MST"))
+	fmt.Fprintf(&b, "  one issue for all of: %s\n", strings.Join(e.Fingerprint, ", "))
 	for _, name := range sortedKeys(e.Tags) {
 		fmt.Fprintf(&b, "  tag %s: %s\n", name, e.Tags[name])
 	}
@@ -187,7 +196,9 @@ func (e tooLargeError) Error() string {
 
 var (
 	eventID = regexp.MustCompile(`^[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}$`)
-	tagName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,200}$`)
+	// fingerprintVariable is replaced by Sentry with something of its own.
+	fingerprintVariable = regexp.MustCompile(`^\{\{\s*\S+\s*\}\}$`)
+	tagName             = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,200}$`)
 )
 
 // maxEventItem is the limit of an event, in bytes.
@@ -282,6 +293,12 @@ func readEvent(payload []byte) (e SentryEvent, err error) {
 	case blank(form.LogEntry.Formatted) || units(form.LogEntry.Formatted) > 8192:
 		return e, errors.New("logentry.formatted is required, at most 8192 characters")
 	}
+	title, _, _ := strings.Cut(form.LogEntry.Formatted, "\n")
+	for _, part := range form.Fingerprint {
+		if fingerprintVariable.MatchString(part) {
+			return e, errors.New("a fingerprint has a variable in it") // which ours must not
+		}
+	}
 	for name, value := range form.Tags {
 		if !tagName.MatchString(name) || value == "" || units(value) >= 200 || strings.Contains(value, "\n") {
 			return e, fmt.Errorf("invalid tag %q", name)
@@ -301,7 +318,7 @@ func readEvent(payload []byte) (e SentryEvent, err error) {
 		return e, errors.New("extra is over 256 kB or 50 items")
 	}
 	return SentryEvent{
-		ID: form.EventID, Level: form.Level, Message: form.LogEntry.Formatted, Logger: form.Logger, Time: at.UTC(),
+		ID: form.EventID, Level: form.Level, Title: title, Message: form.LogEntry.Formatted, Logger: form.Logger, Time: at.UTC(),
 		Tags: form.Tags, Extra: form.Extra, Fingerprint: form.Fingerprint,
 	}, nil
 }

@@ -82,12 +82,26 @@ func TestMarkdownIsRead(t *testing.T) {
 		"**a**", "*a*", "_a_", "__a__", "~~a~~", "`a`", "||a||", "[a](b)", "https://a.example", "<https://a.example>", "<@1>", "<@&1>", "<#1>",
 		"<:a:1>", "<a:a:1>", "<t:1>", "</a:1>", "@everyone", "@here", ":smile:", "# a", "### a", "-# a", "> a", "- a", "+ a", "1. a", "12) a", "a\n# b",
 	} {
-		_, found := readMarkdown(markup)
+		_, links, found := readMarkdown(markup)
 		assert.NotEmpty(t, found, markup)
+		assert.Empty(t, links)
 	}
-	text, found := readMarkdown(`\*\*a\*\* \[b\](c) \\ \a 09:14 a-b 3.5 \@everyone`)
+	text, links, found := readMarkdown(`\*\*a\*\* \[b\](c) \\ \a 09:14 a-b 3.5 \@everyone`)
 	assert.Empty(t, found)
+	assert.Empty(t, links)
 	assert.Equal(t, `**a** [b](c) \ \a 09:14 a-b 3.5 @everyone`, text)
+
+	text, links, found = readMarkdown("a\n[Open page](https://a.example/b_c*?d=e%29) f")
+	assert.Empty(t, found)
+	assert.Equal(t, []DiscordLink{{"Open page", "https://a.example/b_c*?d=e%29"}}, links)
+	assert.Equal(t, "a\nOpen page f", text)
+	for _, markup := range []string{
+		"[Open @here](https://a.example)", "[Open https://b.example](https://a.example)", "[a](https://a.example/(b))", "[a](ftp://a.example)", "[a](https://a.example b)",
+	} {
+		_, links, found := readMarkdown(markup)
+		assert.NotEmpty(t, found, markup)
+		assert.Empty(t, links, markup)
+	}
 }
 
 func TestTelegramIsStrict(t *testing.T) {
@@ -190,6 +204,7 @@ func TestSentryIsStrict(t *testing.T) {
 		`{"a":"b"}`:                          `{"a":"` + strings.Repeat("b", 200) + `"}`,
 		`{"a":1}`:                            `{"a":"` + strings.Repeat("b", 16<<10) + `"}`,
 		`"a":1`:                              `"a":` + strings.Repeat("[", 9) + strings.Repeat("]", 9),
+		`"other"`:                            `"other","fingerprint":["a","{{ default }}"]`,
 	} {
 		s := NewSentry("", "42", "key")
 		w := post(s, sentryEnvelope(from, to))
