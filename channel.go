@@ -11,8 +11,8 @@ import (
 	"github.com/elido-app/webhook/store"
 )
 
-// Channels says where messages to chats go. The zero value is the vendors' own
-// servers. Sentry's is in every DSN.
+// Channels says where messages to chats go, and how fast. The zero value is the
+// vendors' own servers, and what they take. Sentry's server is in every DSN.
 type Channels struct {
 	// DiscordBase takes the place of https://discord.com: all messages of kind
 	// discord go there, whatever their endpoint's URL, which may begin with it.
@@ -21,7 +21,22 @@ type Channels struct {
 	// TelegramBase takes the place of https://api.telegram.org: a Bot API server
 	// of one's own, or one for tests.
 	TelegramBase string
+	// DiscordRateLimit and TelegramRateLimit are the EndpointParams.RateLimit of
+	// endpoints of these kinds that are created or imported without one: what is
+	// faster would be turned away, which uses up attempts. They default to 0.5 and
+	// 1.0/3, which is the 30 messages a minute that Discord takes from a webhook and
+	// the 20 that Telegram takes into a group; negative: none.
+	DiscordRateLimit  float64
+	TelegramRateLimit float64
 }
+
+// What vendors take, in messages a second: Discord answers more than 30 a minute
+// from one webhook with 429, Telegram more than 20 a minute into one group (Bots
+// FAQ, "How can I message all of my bot's subscribers at once?").
+const (
+	discordRate  = 30.0 / 60
+	telegramRate = 20.0 / 60
+)
 
 func (c Channels) withDefaults(e Egress) (Channels, error) {
 	for _, f := range []struct {
@@ -43,7 +58,35 @@ func (c Channels) withDefaults(e Egress) (Channels, error) {
 		}
 		*f.base = base
 	}
+	for _, f := range []struct {
+		name      string
+		rate      *float64
+		otherwise float64
+	}{
+		{"Channels.DiscordRateLimit", &c.DiscordRateLimit, discordRate},
+		{"Channels.TelegramRateLimit", &c.TelegramRateLimit, telegramRate},
+	} {
+		switch r := *f.rate; {
+		case r == 0:
+			*f.rate = f.otherwise
+		case r < 0:
+			*f.rate = 0
+		case !(r >= rateLeast && r <= rateMost):
+			return c, &InvalidError{Field: f.name, Rule: fmt.Sprintf("must be negative, 0, or between 1 a day (%.6f a second) and %d a second", rateLeast, rateMost)}
+		}
+	}
 	return c, nil
+}
+
+// rateLimit is that of an endpoint of a kind which is given none.
+func (c Channels) rateLimit(kind Kind) float64 {
+	switch kind {
+	case KindDiscord:
+		return c.DiscordRateLimit
+	case KindTelegram:
+		return c.TelegramRateLimit
+	}
+	return 0
 }
 
 func (d *Dispatcher) channelOptions() channel.Options {

@@ -151,6 +151,8 @@ func newChats(t *testing.T, st store.Store, config webhook.Config) *chats {
 	if config.Egress.Transport == nil && config.Egress.Resolver == nil && !config.Egress.AllowLoopback {
 		config.Egress.Transport = c
 	}
+	// How fast is for the tests of that.
+	config.Channels.DiscordRateLimit, config.Channels.TelegramRateLimit = -1, -1
 	if config.Retry.Delays == nil {
 		config.Retry.Delays = []time.Duration{0, 0}
 	}
@@ -236,7 +238,7 @@ func TestChannelsDeliver(t *testing.T) {
 		}
 		require.Equal(c, "spring-sale was created", c.discord.Messages()[0].Embeds[0].Title)
 		require.Contains(c, c.telegram.Messages()[0].Text, "spring-sale was created\n")
-		require.Equal(c, "spring-sale was created", c.sentry.Events()[0].Message)
+		require.Equal(c, "spring-sale was created", c.sentry.Events()[0].Title)
 		require.Equal(c, "42", c.sentry.Events()[0].Tags["workspace_id"])
 	})
 }
@@ -251,7 +253,7 @@ func TestChannelsOverSockets(t *testing.T) {
 	defer sentry.Close()
 	d, err := webhook.New(c.store, webhook.Config{
 		Egress:   webhook.Egress{AllowLoopback: true},
-		Channels: webhook.Channels{DiscordBase: discord.URL, TelegramBase: telegram.URL + "/"},
+		Channels: webhook.Channels{DiscordBase: discord.URL, TelegramBase: telegram.URL + "/", DiscordRateLimit: -1, TelegramRateLimit: -1},
 		Logger:   quiet(),
 	})
 	require.NoError(t, err)
@@ -732,7 +734,7 @@ func TestEchoedTokenIsNotStored(t *testing.T) {
 		}
 		return b.String()
 	}
-	bubble(t, webhook.Config{}, func(w *world) {
+	bubble(t, webhook.Config{Channels: webhook.Channels{TelegramRateLimit: -1}}, func(w *world) {
 		_, _, err := w.CreateEndpoint(w.Context(), webhook.EndpointParams{
 			WorkspaceID: workspace, Kind: webhook.KindTelegram, Events: []string{"link.*"},
 			Config: map[string]string{"chat_id": "-1001", "bot_token": "123456789:" + secret},

@@ -34,7 +34,7 @@ type Config struct {
 	Observer Observer
 	// Egress says which addresses requests may go to, and how.
 	Egress Egress
-	// Channels says where messages to chats go.
+	// Channels says where messages to chats go, and how fast.
 	Channels Channels
 	// Keys encrypts secrets in the store.
 	Keys Keyring

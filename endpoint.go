@@ -51,7 +51,8 @@ type EndpointParams struct {
 	MaxInFlight int
 	// RateLimit is how many requests a second one process starts to this
 	// endpoint, evenly spaced, retries included. Waiting uses up no attempts.
-	// Zero: no limit; otherwise 1 a day to 10,000.
+	// Zero: what Config.Channels has for KindDiscord and KindTelegram, for other
+	// kinds no limit; otherwise 1 a day to 10,000.
 	RateLimit float64
 	// Secret brings one's own: 24 to 256 bytes, no NUL, no white space. By
 	// default one is generated. Kinds that are not signed have none.
@@ -111,6 +112,9 @@ func (d *Dispatcher) newEndpoint(ctx context.Context, p EndpointParams) (e Endpo
 	}
 	if e.Kind == "" {
 		e.Kind = KindEvent
+	}
+	if e.RateLimit == 0 {
+		e.RateLimit = d.config.Channels.rateLimit(e.Kind)
 	}
 	if s.credentials, err = d.checkEndpoint(&e); err != nil {
 		return e, s, err

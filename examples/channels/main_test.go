@@ -28,7 +28,7 @@ func TestWhatAPersonSees(t *testing.T) {
 	require.NoError(t, run(t.Context(), &b, "link.broken", `{"link_id":7,"slug":"@everyone **sale**","destination_url":"https://shop.example.com/","status_code":404,"error_message":"destination answered 404 Not Found"}`))
 	out := b.String()
 	require.Contains(t, out, "--- Discord\nElido\n  @everyone **sale** is broken\n")
-	require.Contains(t, out, "--- Telegram\n@everyone **sale** is broken\ndestination answered 404 Not Found\n")
+	require.Contains(t, out, "--- Telegram\n❗ @everyone **sale** is broken\nVisitors do not get to its destination.\n\nReason: destination answered 404 Not Found\n")
 	require.Contains(t, out, "--- Sentry\n[error] @everyone **sale** is broken: destination answered 404 Not Found\n")
 	require.Contains(t, out, `url "https://discord.com/api/webhooks/1422334455667788990/***"`)
 
