@@ -284,6 +284,7 @@ func TestChannelsOverSockets(t *testing.T) {
 // published, and for a test send.
 func TestEveryTypeReachesEveryChannel(t *testing.T) {
 	catalog := webhook.DefaultCatalog()
+	require.NoError(t, catalog.Add(webhook.TrafficEvents()...))
 	require.NoError(t, catalog.Add(webhook.EventType{Name: "order.paid", Sample: json.RawMessage(`{"number":"A-1","total":"49.50"}`)}))
 	for _, kind := range channelKinds {
 		c := newChats(t, memorystore.New(memorystore.Options{}), webhook.Config{Catalog: catalog})

@@ -58,7 +58,12 @@ func run(ctx context.Context, w io.Writer, eventType, data string) error {
 	defer telegramServer.Close()
 	defer sentryServer.Close()
 
+	catalog := webhook.DefaultCatalog()
+	if err := catalog.Add(webhook.TrafficEvents()...); err != nil {
+		return err
+	}
 	d, err := webhook.New(memorystore.New(memorystore.Options{}), webhook.Config{
+		Catalog: catalog,
 		// With the real ones, both of these are left out.
 		Channels: webhook.Channels{DiscordBase: discordServer.URL, TelegramBase: telegramServer.URL},
 		Egress:   webhook.Egress{AllowLoopback: true},

@@ -10,7 +10,7 @@ import (
 )
 
 func TestEveryTypeIsSeenEverywhere(t *testing.T) {
-	for _, eventType := range webhook.DefaultCatalog().Types() {
+	for _, eventType := range append(webhook.DefaultCatalog().Types(), webhook.TrafficEvents()...) {
 		if !eventType.Subscribable() {
 			continue
 		}
