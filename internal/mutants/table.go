@@ -14,4 +14,4 @@ const (
 	sqlite   = "./store_sqlite"
 )
 
-var table = slices.Concat(egressMutants, dispatcherMutants, signatureMutants, storeMutants)
+var table = slices.Concat(egressMutants, dispatcherMutants, signatureMutants, storeMutants, profileMutants, channelMutants)
