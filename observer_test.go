@@ -275,6 +275,34 @@ func TestRateLimitSpacesRequests(t *testing.T) {
 	})
 }
 
+// Waiting for a rate limit takes no worker from others.
+func TestARateLimitHoldsNoWorker(t *testing.T) {
+	bubble(t, webhook.Config{Workers: 1, SlowRequests: 1}, func(w *world) {
+		limited, _ := w.endpoint(webhook.EndpointParams{RateLimit: 0.1, Events: []string{"link.created"}})
+		free, _ := w.endpoint(webhook.EndpointParams{URL: "https://free.example.com", Events: []string{"link.updated"}})
+		w.run()
+		for range 5 {
+			w.publish(webhook.Event{})
+		}
+		for range 20 {
+			w.publish(webhook.Event{Type: "link.updated"})
+		}
+		w.settle()
+		count := func(e webhook.Endpoint) (n int) {
+			for _, h := range w.net.all() {
+				if h.url == e.URL {
+					n++
+				}
+			}
+			return n
+		}
+		require.Equal(w, 1, count(limited))
+		require.Equal(w, 20, count(free))
+		w.sleep(41 * time.Second)
+		require.Equal(w, 5, count(limited))
+	})
+}
+
 // A slow rate keeps no leases: what waits is the store's.
 func TestASlowRateLimitHoldsNothing(t *testing.T) {
 	bubble(t, webhook.Config{}, func(w *world) {

@@ -30,9 +30,9 @@ func (o object) show(name string) string {
 		if !isCurrency(currency) {
 			currency = ""
 		}
-		return money(scalar(v), currency)
+		return cut(money(scalar(v), currency), restValue)
 	case last == "percent" || last == "percentage":
-		return percent(scalar(v))
+		return cut(percent(scalar(v)), restValue)
 	case choices[last]:
 		if s, ok := v.(string); ok {
 			return cut(words(line(s, valueMost)), restValue)

@@ -138,8 +138,8 @@ var channelMutants = []mutant{
 	}, {
 		name: "Telegram gets markup of the event's",
 		file: "internal/channel/telegram.go",
-		old:  "		_, _ = htmlEscape.WriteString(h, s)\n		return\n",
-		new:  "		h.Builder.WriteString(s)\n		return\n",
+		old:  "	_, _ = htmlEscape.WriteString(h, s)\n	h.WriteString(\"</\"",
+		new:  "	h.WriteString(s)\n	h.WriteString(\"</\"",
 		pkg:  channel, run: "TestGolden|TestTextStaysText",
 	}, {
 		name: "what is given is outside of code in Telegram",
