@@ -120,7 +120,7 @@ func samples(t testing.TB) (list []sample) {
 	}
 	huge, err := json.Marshal(map[string]any{
 		"id": 1, "slug": strings.Repeat("spring-", 3000), "title": strings.Repeat("👨\u200d👩\u200d👧", 3000),
-		"destination_url": "https://shop.example.com/" + strings.Repeat("a", 20_000), "tags": make([]int, 5000),
+		"destination_url": "https://shop.example.com/" + strings.Repeat("a", 20_000), "tags": make([]int, 20_000),
 	})
 	require.NoError(t, err)
 	return append(list, sample{"link.created", "huge", huge})
