@@ -26,6 +26,9 @@ const (
 	patience = 10 * time.Second
 	// maxPause is the longest pause between two tries for the lock.
 	maxPause = 20 * time.Millisecond
+	// gatherTime is about how long a commit waits for more to share it, where
+	// others keep the processors busy.
+	gatherTime = time.Millisecond
 	// maxBatch bounds the weight of what shares one commit, so that nobody waits
 	// for long behind others' large batches.
 	maxBatch = 2000
@@ -177,12 +180,21 @@ func (w *writer) loop() {
 // last commit woke: it shares the next. Where nobody has anything to do it takes
 // no time.
 func (w *writer) gather() {
-	for before, n := -1, 0; n > before && n < maxBatch; {
+	start := time.Now()
+	for before := w.queued(); time.Since(start) < gatherTime; {
 		runtime.Gosched()
-		w.mu.Lock()
-		before, n = n, len(w.queue)
-		w.mu.Unlock()
+		now := w.queued()
+		if now == before || now >= maxBatch {
+			return
+		}
+		before = now
 	}
+}
+
+func (w *writer) queued() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queue)
 }
 
 // pending drops what was withdrawn and reports whether anything is left to do.
