@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -205,6 +207,32 @@ func openURL(t testing.TB, url string, o Options) *Store {
 	t.Cleanup(func() { _ = st.Close() })
 	return st
 }
+
+// openAlone opens a store on a database of its own, which is new: no other test
+// has rows or transactions there. Who may not create one has it in a schema, like
+// everybody else.
+func openAlone(t testing.TB, address string, o Options) *Store {
+	t.Helper()
+	name := fmt.Sprintf("%salone_%d", schemaPrefix(), alone.Add(1))
+	if err := execute(serverURL(t), `CREATE DATABASE "`+name+`"`); err != nil {
+		t.Logf("no database of its own: %v", err)
+		return openURL(t, address, o)
+	}
+	t.Cleanup(func() { _ = execute(testServer, `DROP DATABASE IF EXISTS "`+name+`" WITH (FORCE)`) })
+	in := func(address string) string {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		u.Path = "/" + name
+		return u.String()
+	}
+	require.NoError(t, Migrate(t.Context(), openPool(t, in(testServer))))
+	st, err := o.Open(t.Context(), with(in(address), "pool_max_conns=10"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
+var alone atomic.Int64 // databases made
 
 func openPool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
