@@ -126,7 +126,7 @@ func (c *Catalog) unknown(name string, subscription bool) string {
 	}
 	if closest := c.closest(name, subscription); closest != "" {
 		rule += fmt.Sprintf("; did you mean %q?", closest)
-	} else if validName(name) {
+	} else if !subscription && validName(name) { // a subscription is read by customers
 		rule += "; a type of your own is registered with Catalog.Add"
 	}
 	return rule

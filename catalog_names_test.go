@@ -114,6 +114,7 @@ func TestCheckSubscription(t *testing.T) {
 		"link*":                         `"link*"` + notAName + `; did you mean "link.*"?`,
 		"Link.*":                        `"Link.*"` + notAName + `; did you mean "link.*"?`,
 		"order.*":                       `"order.*" is a prefix of no event type`,
+		"order.paid":                    `"order.paid" is an unknown event type`,
 		".*":                            `".*"` + notAName,
 		"*.created":                     `"*.created"` + notAName,
 		"link.*.*":                      `"link.*.*"` + notAName + `; did you mean "link.*"?`,

@@ -71,6 +71,10 @@ func (d *Dispatcher) Deliveries(ctx context.Context, q DeliveryQuery) (DeliveryP
 		return DeliveryPage{}, &InvalidError{Field: "offset", Rule: "cannot be used together with a cursor"}
 	case f.Status != "" && f.Status != StatusPending && f.Status != StatusDelivered && f.Status != StatusFailed:
 		return DeliveryPage{}, &InvalidError{Field: "status", Rule: `must be "pending", "delivered" or "failed"`}
+	case f.EventType != "" && !validName(f.EventType):
+		return DeliveryPage{}, &InvalidError{Field: "event_type", Rule: quote(f.EventType) + notAName}
+	case f.EventID != "" && !isEventID(f.EventID):
+		return DeliveryPage{}, &InvalidError{Field: "event_id", Rule: "must be the id of an event: evt_ and lower-case letters and digits"}
 	}
 	var err error
 	if f.Before, err = parseCursor(q.Cursor); err != nil {
@@ -104,7 +108,7 @@ func parseCursor(s string) (store.Position, error) {
 	ms, err1 := strconv.ParseInt(at, 10, 64)
 	n, err2 := strconv.ParseInt(id, 10, 64)
 	if errors.Join(err, err1, err2) != nil || n <= 0 {
-		return store.Position{}, &InvalidError{Field: "cursor", Rule: "must be the Next of an earlier page"}
+		return store.Position{}, &InvalidError{Field: "cursor", Rule: "must be what an earlier page gave as next"}
 	}
 	return store.Position{CreatedAt: time.UnixMilli(ms).UTC(), DeliveryID: n}, nil
 }
@@ -148,9 +152,13 @@ func (d *Dispatcher) Retry(ctx context.Context, workspaceID, deliveryID int64) (
 // Replay re-queues the delivery of an event to one endpoint, as Retry does.
 // [ErrNotFound]: the endpoint was not sent the event, or its log has it no more.
 func (d *Dispatcher) Replay(ctx context.Context, workspaceID, endpointID int64, eventID string) (Delivery, error) {
-	list, err := d.store.Deliveries(ctx, store.DeliveryFilter{WorkspaceID: workspaceID, EndpointID: endpointID, EventID: eventID, Limit: 1})
-	if err == nil && (len(list) == 0 || eventID == "") {
-		err = ErrNotFound
+	var list []Delivery
+	err := ErrNotFound
+	if isEventID(eventID) {
+		list, err = d.store.Deliveries(ctx, store.DeliveryFilter{WorkspaceID: workspaceID, EndpointID: endpointID, EventID: eventID, Limit: 1})
+		if err == nil && len(list) == 0 {
+			err = ErrNotFound
+		}
 	}
 	if err != nil {
 		return Delivery{}, fmt.Errorf("webhook: replay of event %.40q to endpoint %d: %w", eventID, endpointID, err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode"
@@ -213,6 +214,13 @@ func newEventID(now time.Time) string {
 		hi >>= 5
 	}
 	return string(id[:])
+}
+
+// isEventID reports whether s looks like an event's id, so that it is safe to ask
+// any database for.
+func isEventID(s string) bool {
+	rest, ok := strings.CutPrefix(s, "evt_")
+	return ok && len(s) <= 64 && strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // entropy is a stock of random bytes: one system call for many ids.

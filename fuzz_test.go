@@ -339,7 +339,7 @@ func FuzzCursor(f *testing.F) {
 		case err != nil:
 			require.False(t, acceptable(t, err))
 			require.Zero(t, p)
-			require.EqualError(t, err, "webhook: cursor: must be the Next of an earlier page")
+			require.EqualError(t, err, "webhook: cursor: must be what an earlier page gave as next")
 		case s == "":
 			require.Zero(t, p)
 		default:

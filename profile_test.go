@@ -288,7 +288,7 @@ func TestReplayByEvent(t *testing.T) {
 		for _, test := range []struct {
 			workspace, endpoint int64
 			event               string
-		}{{workspace, c.ID, r.EventID}, {workspace, a.ID, "evt_none"}, {workspace, a.ID, ""}, {workspace + 1, a.ID, r.EventID}} {
+		}{{workspace, c.ID, r.EventID}, {workspace, a.ID, "evt_none"}, {workspace, a.ID, "evt_\x00\xff"}, {workspace, a.ID, ""}, {workspace + 1, a.ID, r.EventID}} {
 			_, err := w.Replay(w.Context(), test.workspace, test.endpoint, test.event)
 			require.ErrorIs(w, err, webhook.ErrNotFound)
 		}

@@ -369,6 +369,9 @@ func TestLogFiltersAndPaging(t *testing.T) {
 			"offset": {Offset: -1},
 			"status": {Status: "lost"},
 			"cursor": {Cursor: "%%%"},
+			// A database may refuse text with such bytes.
+			"event_type": {EventType: "link.created\x00"},
+			"event_id":   {EventID: "evt_\xff"},
 		} {
 			q.WorkspaceID = workspace
 			_, err := w.Deliveries(w.Context(), q)

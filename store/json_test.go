@@ -23,6 +23,12 @@ func TestLogRecordsAreReadableJSON(t *testing.T) {
 		{store.Delivery{CreatedAt: at, Payload: []byte("\x00not json")},
 			`{"id":0,"workspace_id":0,"endpoint_id":0,"event_id":"","event_type":"","status":"","attempts":0,"budget":0,` +
 				`"total_attempts":0,"created_at":"2026-11-30T09:00:00Z","payload":"\u0000not json"}`},
+		{store.Delivery{CreatedAt: at, Payload: []byte("{\"n\":\"\xff\"}"), Message: []byte("\xfe")},
+			`{"id":0,"workspace_id":0,"endpoint_id":0,"event_id":"","event_type":"","status":"","attempts":0,"budget":0,` +
+				`"total_attempts":0,"created_at":"2026-11-30T09:00:00Z","payload":"{\"n\":\"\ufffd\"}","payload_base64":"eyJuIjoi/yJ9",` +
+				`"message":"\ufffd","message_base64":"/g=="}`},
+		{store.Attempt{StartedAt: at, Response: []byte("\x1f\x8b\x00 gzip")},
+			`{"delivery_id":0,"number":0,"started_at":"2026-11-30T09:00:00Z","status":0,"latency_ms":0,"response":"\u001f\ufffd\u0000 gzip","response_base64":"H4sAIGd6aXA="}`},
 	} {
 		got, err := json.Marshal(c.value)
 		if err != nil || string(got) != c.want {
