@@ -2,9 +2,12 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -206,6 +209,39 @@ func TestFaultsAreNotShown(t *testing.T) {
 	}
 	require.NotContains(t, w.log.String(), "whsec_in-a-panic")
 }
+
+// A host's slip is no answer without a body, and no way in.
+func TestSlipsOfTheHost(t *testing.T) {
+	var authorized, limit error
+	handler, err := httpapi.New(newWorld(t, options{dispatcher: webhook.Config{
+		AllowEndpoint: func(context.Context, webhook.EndpointParams) error { return limit },
+	}}).Dispatcher, httpapi.Config{
+		Authorize: func(*http.Request, int64, string) error { return authorized },
+		Logger:    slog.New(panicking{}),
+	})
+	require.NoError(t, err)
+	ask := func() int {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", webhooks, strings.NewReader(`{"url":"https://customer.example/","events":["link.*"]}`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		require.True(t, json.Valid(w.Body.Bytes()))
+		return w.Code
+	}
+	require.Equal(t, 201, ask())
+	for _, slip := range []error{(*httpapi.Problem)(nil), (*webhook.InvalidError)(nil), fmt.Errorf("x: %w", (*httpapi.Problem)(nil))} {
+		authorized, limit = slip, nil
+		require.Contains(t, []int{403, 500}, ask())
+		authorized, limit = nil, slip
+		require.Equal(t, 500, ask())
+	}
+}
+
+// panicking is a log handler that panics.
+type panicking struct{ slog.Handler }
+
+func (panicking) Enabled(context.Context, slog.Level) bool  { return true }
+func (panicking) Handle(context.Context, slog.Record) error { panic("log") }
 
 // A page of another site may not use the cookies of who looks at it.
 func TestOtherSitesAreRefused(t *testing.T) {

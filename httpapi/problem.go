@@ -146,12 +146,17 @@ func inBody(field, detail string) FieldError {
 // explain turns an error into what the client is told, and says whether the log
 // must tell the rest.
 func explain(err error) (p *Problem, explained bool) {
+	defer func() {
+		if recover() != nil { // in an Unwrap of the host's
+			p, explained = errInternal, false
+		}
+	}()
 	var problem *Problem
 	var invalid *webhook.InvalidError
 	switch {
-	case errors.As(err, &problem):
+	case errors.As(err, &problem) && problem != nil:
 		return problem, true
-	case errors.As(err, &invalid):
+	case errors.As(err, &invalid) && invalid != nil:
 		return problemInvalid(inBody(invalid.Field, invalid.Rule)), true
 	case errors.Is(err, webhook.ErrNotFound):
 		return errNotFound, true
@@ -189,7 +194,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if r.Context().Err() != nil { // nobody waits for the answer
 			level = slog.LevelDebug
 		}
-		a.config.Logger.Log(r.Context(), level, "webhook: httpapi: a request failed",
+		a.log(r.Context(), level, "webhook: httpapi: a request failed",
 			"reference", p.Reference, "method", r.Method, "pattern", r.Pattern, "status", p.Status, "error", fmt.Sprint(err))
 	}
 	body, err := json.Marshal(p)
@@ -200,4 +205,10 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", a.config.Challenge)
 	}
 	write(w, p.Status, "application/problem+json", append(body, '\n'))
+}
+
+// log writes a line, and contains a panic of the host's log handler.
+func (a *api) log(ctx context.Context, level slog.Level, text string, attrs ...any) {
+	defer func() { _ = recover() }() // there is nowhere left to report it
+	a.config.Logger.Log(ctx, level, text, attrs...)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -128,12 +129,13 @@ func (a *api) authorize(q *request, permission string) error {
 	err := a.config.Authorize(q.Request, q.workspaceID, permission)
 	var problem *Problem
 	switch {
-	case err == nil, errors.As(err, &problem), errors.Is(err, webhook.ErrNotFound):
+	case err == nil, errors.As(err, &problem) && problem != nil, errors.Is(err, webhook.ErrNotFound):
 		return err
 	case errors.Is(err, ErrSignedOut):
 		return errSignedOut
 	}
-	a.config.Logger.Debug("webhook: httpapi: permission denied", "workspace_id", q.workspaceID, "permission", permission, "error", err)
+	a.log(q.Context(), slog.LevelDebug, "webhook: httpapi: permission denied",
+		"workspace_id", q.workspaceID, "permission", permission, "error", fmt.Sprint(err))
 	return problemForbidden(permission)
 }
 

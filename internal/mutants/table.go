@@ -12,6 +12,7 @@ const (
 	contract = "./store"
 	memory   = "./store_memory"
 	sqlite   = "./store_sqlite"
+	httpapi  = "./httpapi"
 )
 
-var table = slices.Concat(egressMutants, dispatcherMutants, signatureMutants, storeMutants, profileMutants, channelMutants)
+var table = slices.Concat(egressMutants, dispatcherMutants, signatureMutants, storeMutants, profileMutants, channelMutants, httpapiMutants)
