@@ -3,7 +3,7 @@
 // of Elido-Signature is theirs) and those of Standard Webhooks, in and out of a
 // rotation's overlap, and with several schemes on one request. The other way
 // round, package verify takes what they sign. And Sentry's SDK understands by a DSN
-// what we do.
+// what we do. Package api beside it is for the management API and its OpenAPI document.
 //
 //	npm ci --prefix interop --ignore-scripts
 //	go -C interop test ./...
