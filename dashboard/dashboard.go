@@ -22,7 +22,6 @@
 package dashboard
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"path"
@@ -31,27 +30,30 @@ import (
 	"time"
 
 	"github.com/elido-app/webhook"
+	"github.com/elido-app/webhook/httpapi"
 )
 
-// The permissions that Config.Authorize is asked about.
+// The permissions that Config.Authorize is asked about, as in package httpapi.
 const (
 	// PermissionView: read endpoints and the delivery log.
-	PermissionView = "workspace.view"
+	PermissionView = httpapi.PermissionView
 	// PermissionEdit: everything else.
-	PermissionEdit = "workspace.edit"
+	PermissionEdit = httpapi.PermissionEdit
 )
 
 // ErrSignedOut is what Config.Authorize returns, wrapped or bare, if it does not
-// know who asks: the answer is 401 and leads to Config.SignIn. Any other error
-// means that they may not: 403.
-var ErrSignedOut = errors.New("not signed in")
+// know who asks: the answer is 401 and leads to Config.SignIn. It is package
+// httpapi's, so that one function may serve both.
+var ErrSignedOut = httpapi.ErrSignedOut
 
 // Config is how the pages fit into their host. Every zero field but Authorize is
 // its documented default.
 type Config struct {
 	// Authorize says whether whoever sent a request may do something in a
-	// workspace: nil if so. It is asked before anything is read or done, and must
-	// be safe for concurrent use. Its error is not shown. Required.
+	// workspace: nil if so. It is asked before anything is read or done, twice for
+	// most pages, and must be safe for concurrent use. [ErrSignedOut] is answered
+	// with 401, [webhook.ErrNotFound] with 404, an [*httpapi.Problem] in its own
+	// words, and any other error, whose text is not shown, with 403. Required.
 	Authorize func(r *http.Request, workspaceID int64, permission string) error
 
 	// Prefix is where the handler is mounted, such as "/webhooks". Its pages are

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/elido-app/webhook"
+	"github.com/elido-app/webhook/httpapi"
 )
 
 func TestNewSaysWhatIsMissing(t *testing.T) {
@@ -468,21 +469,63 @@ func TestAStoreThatFails(t *testing.T) {
 			require.Contains(t, a.text, `value="https://example.com/typed"`)
 		}
 	}
-	require.Contains(t, w.log.String(), "dashboard: a request failed")
+	require.Contains(t, w.log.String(), "webhook: dashboard: a request failed")
 	require.Contains(t, w.log.String(), "the store is closed")
 }
 
-// TestAHostsOwnLimit is told in the host's words.
-func TestAHostsOwnLimit(t *testing.T) {
+// TestAHostsOwnWords: what the host says of a limit, or of who may do what, is told
+// in its words, and beside the fields that it names.
+func TestAHostsOwnWords(t *testing.T) {
+	var limit error
 	w := newWorld(t, func(c *webhook.Config, _ *Config) {
-		c.AllowEndpoint = func(context.Context, webhook.EndpointParams) error {
-			return &webhook.InvalidError{Field: "plan", Rule: "Your plan has room for <3> endpoints."}
-		}
+		c.AllowEndpoint = func(context.Context, webhook.EndpointParams) error { return limit }
 	})
-	a := w.post(top, "kind", "event", "url", "https://example.com", "events", "link.created")
-	require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
-	require.Contains(t, a.text, "Your plan has room for &lt;3&gt; endpoints.")
-	require.Contains(t, a.text, `value="https://example.com"`)
+	typed := []string{"kind", "event", "url", "https://example.com/typed", "events", "link.created"}
+	for _, c := range []struct {
+		limit  error
+		status int
+		says   string
+	}{
+		{&webhook.InvalidError{Field: "plan", Rule: "Your plan has room for <3> endpoints."}, 422, "<p>Your plan has room for &lt;3&gt; endpoints.</p>"},
+		{&httpapi.Problem{Status: 402, Title: "Plan limit", Detail: "No room for <4>."}, 402, "<p>No room for &lt;4&gt;.</p>"},
+		{&httpapi.Problem{Status: 402, Title: "Plan limit"}, 402, "<p>Plan limit</p>"},
+		{&httpapi.Problem{Status: 7}, 500, "<p>Internal Server Error</p>"},
+		{&httpapi.Problem{Status: 422, Title: "No", Errors: []httpapi.FieldError{{Field: "url", Detail: "Not <this> one."}}}, 422, `id="url-error">Not &lt;this&gt; one.<`},
+		{errors.New("a text for the log alone"), 500, "it is not your fault"},
+	} {
+		limit = c.limit
+		a := w.post(top, typed...)
+		require.Equal(t, c.status, a.StatusCode)
+		require.Contains(t, a.text, c.says)
+		require.Contains(t, a.text, `value="https://example.com/typed"`)
+		require.NotContains(t, a.text, "for the log alone")
+	}
+	require.Contains(t, w.log.String(), "a text for the log alone")
+
+	for _, c := range []struct {
+		says   error
+		status int
+		text   string
+	}{
+		{&httpapi.Problem{Status: 402, Title: "Unpaid <bill>", Detail: "Pay first."}, 402, "<h1>Unpaid &lt;bill&gt;</h1>"},
+		{fmt.Errorf("wrapped: %w", webhook.ErrNotFound), 404, "There is no such page"},
+	} {
+		w.may = func(string) error { return c.says }
+		a := w.get(top)
+		require.Equal(t, c.status, a.StatusCode)
+		require.Contains(t, a.text, c.text)
+		require.Equal(t, c.status, w.post(top, typed...).StatusCode)
+	}
+	w.may = func(string) error { panic("hunter2") }
+	a := w.get(top)
+	require.Equal(t, http.StatusInternalServerError, a.StatusCode)
+	require.NotContains(t, a.text, "hunter2")
+	require.NotContains(t, a.text, "goroutine")
+	reference := regexp.MustCompile(`<code>([A-Z2-7]{20,})</code>`).FindStringSubmatch(a.text)
+	require.NotNil(t, reference)
+	require.Contains(t, w.log.String(), "reference="+reference[1])
+	require.NotContains(t, w.log.String(), "hunter2")
+	require.Contains(t, w.post(top, typed...).text, `value="https://example.com/typed"`)
 }
 
 func TestLanguageAndLocationOfTheHost(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/elido-app/webhook"
@@ -150,7 +151,7 @@ func listDeliveries(v *visit) error {
 	}
 	list, err := v.d.Deliveries(v.r.Context(), query)
 	if invalid, ok := errors.AsType[*webhook.InvalidError](err); ok {
-		body.Errors[invalid.Field] = v.lang.rule(invalid.Rule)
+		body.Errors[strings.TrimPrefix(invalid.Field, "event_")] = v.lang.rule(invalid.Rule)
 	} else if err != nil {
 		return err
 	}

@@ -297,9 +297,9 @@ func confidential(name string) bool {
 	})
 }
 
-// refused puts down what the Dispatcher refused beside its field.
-func (f *endpointForm) refused(l *language, err *webhook.InvalidError) {
-	field, index, inList := strings.Cut(err.Field, "[")
+// refused puts down what the Dispatcher, or the host, refused beside its field.
+func (f *endpointForm) refused(l *language, field, rule string) {
+	field, index, inList := strings.Cut(field, "[")
 	field = strings.TrimPrefix(field, "config.")
 	if field == "config" || field == "workspace_id" {
 		field = "form"
@@ -315,7 +315,7 @@ func (f *endpointForm) refused(l *language, err *webhook.InvalidError) {
 	default:
 		field = "form" // what a host's own rule is about
 	}
-	f.Errors[field] = l.rule(err.Rule)
+	f.Errors[field] = l.rule(rule)
 }
 
 // newEndpoint shows the form with what the catalog ticks.

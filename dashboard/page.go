@@ -88,7 +88,7 @@ func (v *visit) show(name string, p page) {
 	}
 	var out bytes.Buffer // so that no half of a page is sent
 	if err := templates()[v.lang.tag].ExecuteTemplate(&out, name, f); err != nil {
-		v.config.Logger.Error("dashboard: a page could not be made", "page", name, "error", err)
+		v.config.Logger.Error("webhook: dashboard: a page could not be made", "page", name, "error", err)
 		http.Error(v.w, v.lang.t("problem.failed.text"), http.StatusInternalServerError)
 		return
 	}

@@ -39,7 +39,7 @@ var rules = []struct{ text, key string }{
 
 	{`"{type}" is an unknown event type; did you mean "{closest}"?`, "rule.events.unknown-closest"},
 	{`"{type}" is a prefix of no event type; did you mean "{closest}"?`, "rule.events.unknown-closest"},
-	{`"{type}" is an unknown event type; {}`, "rule.events.unknown"},
+	{`"{type}" is an unknown event type`, "rule.events.unknown"},
 	{`"{type}" is a prefix of no event type{}`, "rule.events.prefix"},
 	{`"{type}" is planned, and cannot be subscribed to yet`, "rule.events.planned"},
 	{`"{type}" has only planned types, which cannot be subscribed to yet`, "rule.events.planned"},
@@ -66,7 +66,7 @@ var rules = []struct{ text, key string }{
 	{"a secret has no white space", "rule.secret.space"},
 	{"a secret for Standard Webhooks is base64 after whsec_", "rule.secret.base64"},
 	{"is unknown; use {}", "rule.kind"},
-	{"must be the Next of an earlier page", "rule.cursor"},
+	{"must be what an earlier page gave as next", "rule.cursor"},
 	{`must be "pending", "delivered" or "failed"`, "rule.status"},
 
 	{"paused after {n} failed attempts in a row", "reason.paused"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/elido-app/webhook"
+	"github.com/elido-app/webhook/httpapi"
 )
 
 // createEndpoint adds an endpoint. One that sends to the same place as another is
@@ -79,11 +80,16 @@ func createRefused(v *visit) error {
 // keep shows a form again, with what was typed and why it was not acted on.
 func (v *visit) keep(f *endpointForm, e *webhook.Endpoint, err error) error {
 	if invalid, ok := errors.AsType[*webhook.InvalidError](err); ok {
-		f.refused(v.lang, invalid)
+		f.refused(v.lang, invalid.Field, invalid.Rule)
 		return v.showAgain(f, e, http.StatusUnprocessableEntity)
 	}
+	if said, ok := errors.AsType[*httpapi.Problem](err); ok {
+		for _, field := range said.Errors {
+			f.refused(v.lang, field.Field, field.Detail)
+		}
+	}
 	p := v.explain(err)
-	f.Errors["form"] = v.lang.t("problem." + p.name + ".keep")
+	_, _, f.Errors["form"] = v.lang.words(p)
 	if p == errSignedOut {
 		f.SignIn = v.config.SignIn
 	}

@@ -3,14 +3,17 @@ package dashboard
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/elido-app/webhook"
+	"github.com/elido-app/webhook/httpapi"
 )
 
 // formMost is how large a form may be, in bytes.
@@ -32,7 +35,7 @@ type visit struct {
 
 	workspace int64
 	mayEdit   bool
-	refusal   *problem // why a form is not acted on, where its page is shown again
+	refusal   error // why a form is not acted on, where its page is shown again
 }
 
 // visitor makes a handler of a page, or of what a form does. Before anything else
@@ -41,19 +44,33 @@ type visit struct {
 func (h *handler) visitor(permission string, do, refused func(*visit) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := h.visit(w, r)
-		err := v.check(permission)
-		refusal, ok := errors.AsType[*problem](err)
-		switch {
-		case err == nil:
-			err = do(v)
-		case refused != nil && ok && refusal.keeps:
-			v.refusal = refusal
-			err = refused(v)
+		err := v.contain(func(v *visit) error { return v.check(permission) })
+		if err == nil {
+			err = v.contain(do)
+		} else if p := v.explain(err); refused != nil && p.keeps {
+			v.refusal = p
+			err = v.contain(refused)
+		} else {
+			err = p
 		}
 		if err != nil {
 			v.fail(err)
 		}
 	})
+}
+
+// contain makes an error of a panic, the host's or ours.
+func (v *visit) contain(do func(*visit) error) (err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default: // not the value: it may hold what is in the request
+			err = fmt.Errorf("panic: %T\n%s", p, debug.Stack())
+		}
+	}()
+	return do(v)
 }
 
 func (h *handler) visit(w http.ResponseWriter, r *http.Request) *visit {
@@ -94,12 +111,17 @@ func (v *visit) check(permission string) error {
 	return nil
 }
 
+// authorize asks the host.
 func (v *visit) authorize(permission string) error {
-	switch err := v.config.Authorize(v.r, v.workspace, permission); {
-	case err == nil:
-		return nil
+	err := v.config.Authorize(v.r, v.workspace, permission)
+	_, said := errors.AsType[*httpapi.Problem](err)
+	switch {
+	case err == nil, said:
+		return err
 	case errors.Is(err, ErrSignedOut):
 		return errSignedOut
+	case errors.Is(err, webhook.ErrNotFound):
+		return errNoPage
 	}
 	return errForbidden
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/elido-app/webhook/dashboard"
 )
 
-// host is what a real application has around the dashboard, in small: people who
+// host is what a real application has around dashboard and API, in small: people who
 // are signed in and may do this and that, and things that happen.
 type host struct {
 	d         *webhook.Dispatcher
@@ -38,7 +38,7 @@ func user(r *http.Request) string {
 	return cookie.Value
 }
 
-// authorize is what the dashboard asks about every request.
+// authorize is what dashboard and API ask about every request.
 func (h *host) authorize(r *http.Request, workspaceID int64, permission string) error {
 	switch who := user(r); {
 	case who == nobody:

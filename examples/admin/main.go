@@ -1,5 +1,5 @@
-// Admin is a whole host in one program: a SQLite file, the dashboard, metrics, and
-// a receiver on this machine that can be told to fail.
+// Admin is a whole host in one program: a SQLite file, the dashboard, the management
+// API, metrics, and a receiver on this machine that can be told to fail.
 //
 //	go run ./examples/admin       # from the repository's root; open the address it prints
 //
@@ -30,6 +30,7 @@ import (
 
 	"github.com/elido-app/webhook"
 	"github.com/elido-app/webhook/dashboard"
+	"github.com/elido-app/webhook/httpapi"
 	"github.com/elido-app/webhook/metrics"
 	sqlitestore "github.com/elido-app/webhook/store_sqlite"
 )
@@ -135,8 +136,13 @@ func (h *host) routes(registry *prometheus.Registry) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	api, err := httpapi.New(h.d, httpapi.Config{Prefix: "/api", Authorize: h.authorize})
+	if err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/webhooks/", pages)
+	mux.Handle("/api/", api)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("POST /receiver", h.receiver)
 	own := http.NewServeMux()
