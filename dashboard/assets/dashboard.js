@@ -150,12 +150,12 @@ function renew(fresh, more) {
     for (const row of fresh.querySelectorAll("[data-key]")) row.classList.toggle("new", !known.has(row.dataset.key));
   }
   old.replaceWith(fresh);
+  if (!more) on = false;
   enhance(fresh);
+  show();
   fresh.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = scrolled[i] ?? 0; });
   if (focused) places(fresh).find((place) => mark(place) === focused)?.focus({ preventScroll: true });
   if (changed) spoken.textContent = spoken.dataset.changed.replace("{what}", what);
-  if (!more) on = false;
-  show();
 }
 
 // places can have the focus; mark tells which is which in two states of a page.

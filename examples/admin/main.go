@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,6 +40,7 @@ type options struct {
 	address string
 	db      string
 	every   time.Duration // between demo events; 0: none
+	retry   []time.Duration
 	empty   bool
 }
 
@@ -47,6 +49,19 @@ func main() {
 	flag.StringVar(&o.address, "listen", "127.0.0.1:0", "where to serve; port 0 takes a free one")
 	flag.StringVar(&o.db, "db", "", "the SQLite file (default: a temporary one)")
 	flag.DurationVar(&o.every, "every", 5*time.Second, "the time between demo events; 0 publishes none")
+	// A real schedule has minutes; with this one there is something to watch.
+	o.retry = []time.Duration{5 * time.Second, 20 * time.Second}
+	flag.Func("retry", "the waits before the second attempt, the third and so on (default 5s,20s)", func(list string) error {
+		o.retry = nil
+		for item := range strings.SplitSeq(list, ",") {
+			d, err := time.ParseDuration(item)
+			if err != nil {
+				return err
+			}
+			o.retry = append(o.retry, d)
+		}
+		return nil
+	})
 	flag.BoolVar(&o.empty, "empty", false, "begin without the demo endpoint")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -82,10 +97,9 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	d, err := webhook.New(st, webhook.Config{
 		Observer: m,
 		Egress:   webhook.Egress{AllowLoopback: true}, // the receiver is on this machine
-		// A real schedule has minutes; with this one there is something to watch.
-		Retry:  webhook.RetryPolicy{Delays: []time.Duration{5 * time.Second, 20 * time.Second}},
-		Health: webhook.HealthPolicy{DegradeAfter: 5, PauseAfter: 50},
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Retry:    webhook.RetryPolicy{Delays: o.retry},
+		Health:   webhook.HealthPolicy{DegradeAfter: 5, PauseAfter: 50},
+		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return err
