@@ -170,7 +170,7 @@ func editEndpoint(v *visit) error {
 }
 
 // state tells whether an endpoint was changed since a form was filled with it.
-func state(e webhook.Endpoint) string { return strconv.FormatInt(e.UpdatedAt.UnixMilli(), 36) }
+func state(e webhook.Endpoint) string { return strconv.FormatInt(e.Revision, 10) }
 
 // updateEndpoint saves what differs from what is there. If somebody else saved
 // meanwhile, the form is shown once more before it replaces what they did.
