@@ -301,6 +301,15 @@ func TestStatsLookAtTheNewest(t *testing.T) {
 	_, err := w.d.PublishMany(t.Context(), events)
 	require.NoError(t, err)
 	require.Contains(t, w.get(pathOf(e, "")).text, "only the newest 500 are counted here")
+
+	w = newWorld(t)
+	e, _ = w.endpoint()
+	large := strings.Repeat("x", 200<<10)
+	for range 60 {
+		_, err := w.d.Publish(t.Context(), webhook.Event{Type: "link.created", WorkspaceID: 42, Data: map[string]any{"title": large}})
+		require.NoError(t, err)
+	}
+	require.Contains(t, w.get(pathOf(e, "")).text, "only the newest 50 are counted here", "nor with the payloads")
 }
 
 func TestQuantilesAndScales(t *testing.T) {

@@ -100,9 +100,10 @@ func (v *visit) keep(f *endpointForm, e *webhook.Endpoint, err error) error {
 // without one.
 func (v *visit) twin(p webhook.EndpointParams) (*webhook.Endpoint, error) {
 	place := address(p.Kind, p.URL, p.Config)
+	const most = 1000
 	for after := int64(0); ; {
-		list, err := v.d.Endpoints(v.r.Context(), v.workspace, after, 1000)
-		if err != nil || len(list) == 0 {
+		list, err := v.d.Endpoints(v.r.Context(), v.workspace, after, most)
+		if err != nil {
 			return nil, err
 		}
 		for i := range list {
@@ -110,7 +111,10 @@ func (v *visit) twin(p webhook.EndpointParams) (*webhook.Endpoint, error) {
 				return &list[i], nil
 			}
 		}
-		after = list[len(list)-1].ID
+		if len(list) < most {
+			return nil, nil
+		}
+		after = list[most-1].ID
 	}
 }
 

@@ -7,9 +7,13 @@ import (
 	"github.com/elido-app/webhook"
 )
 
-// statsMost is how many deliveries are looked at, the newest: what a page costs
-// must not grow with the log.
-const statsMost = 500
+// What a page costs must not grow with the log: the newest deliveries are looked at,
+// so many of them, or as many as have payloads of so many bytes together.
+const (
+	statsMost  = 500
+	statsBytes = 8 << 20
+	statsPage  = 50
+)
 
 // ranges are the times that can be looked at.
 var ranges = []struct {
@@ -93,8 +97,8 @@ func (v *visit) stats(endpointID int64) (stats, error) {
 		s.Ranges = append(s.Ranges, rangeLink{v.lang.t("stats." + r.name), v.endpointPath(endpointID, "?range="+r.name), i == chosen})
 	}
 	var latencies []time.Duration
-	q := webhook.DeliveryQuery{WorkspaceID: v.workspace, EndpointID: endpointID, Since: start}
-	for {
+	q := webhook.DeliveryQuery{WorkspaceID: v.workspace, EndpointID: endpointID, Since: start, Limit: statsPage}
+	for size := 0; ; {
 		page, err := v.d.Deliveries(v.r.Context(), q)
 		if err != nil {
 			return s, err
@@ -103,11 +107,12 @@ func (v *visit) stats(endpointID int64) (stats, error) {
 			d := &page.Deliveries[i]
 			at := min(max(int(d.CreatedAt.Sub(start)/span.column), 0), len(s.Columns)-1)
 			latencies = s.count(&s.Columns[at], d, latencies)
+			size += len(d.Payload) + len(d.Message)
 		}
 		if page.Next == "" {
 			break
 		}
-		if s.Total >= statsMost {
+		if s.Total >= statsMost || size >= statsBytes {
 			s.CutOff = true
 			break
 		}

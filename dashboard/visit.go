@@ -123,6 +123,7 @@ func (v *visit) authorize(permission string) error {
 	case errors.Is(err, webhook.ErrNotFound):
 		return errNoPage
 	}
+	v.config.Logger.Debug("webhook: dashboard: permission denied", "workspace_id", v.workspace, "permission", permission, "error", err)
 	return errForbidden
 }
 
