@@ -80,10 +80,10 @@ func (v *visit) typed() *endpointForm {
 	f := &endpointForm{
 		Kind:        webhook.Kind(get("kind")),
 		URL:         strings.TrimSpace(get("url")),
-		Description: strings.ReplaceAll(get("description"), "\r\n", "\n"),
+		Description: unixLines(get("description")),
 		ChatID:      strings.TrimSpace(get("chat_id")),
 		Further:     strings.TrimSpace(get("further")),
-		Headers:     strings.TrimSpace(strings.ReplaceAll(get("headers"), "\r\n", "\n")),
+		Headers:     strings.TrimSpace(unixLines(get("headers"))),
 		MaxInFlight: strings.TrimSpace(get("max_in_flight")),
 		RateLimit:   strings.TrimSpace(get("rate_limit")),
 		Seen:        get("seen"),
@@ -93,11 +93,19 @@ func (v *visit) typed() *endpointForm {
 		again:       get("again") != "",
 		Errors:      make(map[string]string),
 	}
-	for _, name := range v.r.PostForm["events"] {
+	ticked := v.r.PostForm["events"]
+	for _, name := range ticked[:min(len(ticked), ticksMost)] {
 		f.Types = append(f.Types, typeChoice{Name: name, Ticked: true})
 	}
 	return f
 }
+
+// ticksMost is how many ticked types are looked at: more than an endpoint may have,
+// so that to send more is refused.
+const ticksMost = 200
+
+// unixLines undoes what browsers do to the ends of lines.
+func unixLines(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
 // events are the types that the form names. at says which field an entry is from.
 func (f *endpointForm) events() (list []string, at func(i int) string) {
@@ -119,9 +127,9 @@ func (f *endpointForm) events() (list []string, at func(i int) string) {
 // offer adds what can be ticked beside what is, in the order of the catalog; what
 // is ticked and not offered, because it was subscribed to through the API, stays.
 func (v *visit) offer(f *endpointForm) {
-	ticked := f.Types
+	ticked, catalog := f.Types, v.d.Catalog()
 	f.Types = nil
-	for _, t := range v.d.Catalog().Types() {
+	for _, t := range catalog.Types() {
 		if t.Form && t.Subscribable() {
 			at := slices.IndexFunc(ticked, func(c typeChoice) bool { return c.Name == t.Name })
 			f.Types = append(f.Types, typeChoice{t.Name, v.lang.typeText(t), at >= 0})
@@ -131,7 +139,7 @@ func (v *visit) offer(f *endpointForm) {
 		}
 	}
 	for _, c := range ticked {
-		if t, ok := v.d.Catalog().Lookup(c.Name); ok {
+		if t, ok := catalog.Lookup(c.Name); ok {
 			c.Description = v.lang.typeText(t)
 		}
 		if !slices.ContainsFunc(f.Types, func(o typeChoice) bool { return o.Name == c.Name }) {

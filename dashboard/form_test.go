@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -193,7 +194,7 @@ func TestTheSameFormTwice(t *testing.T) {
 		}
 		require.Equal(t, http.StatusConflict, a.StatusCode)
 		require.Contains(t, a.text, "sends to the same place already")
-		require.Contains(t, a.text, `value="kept"`)
+		require.Contains(t, a.text, ">\nkept</textarea>")
 	}
 	require.Equal(t, 1, secrets)
 	require.Len(t, w.endpoints(), 1)
@@ -277,7 +278,7 @@ func TestEdit(t *testing.T) {
 	stale := w.post(pathOf(e, "/edit"), fields("description", "mine")...)
 	require.Equal(t, http.StatusConflict, stale.StatusCode)
 	require.Contains(t, stale.text, "Somebody changed this endpoint")
-	require.Contains(t, stale.text, `value="mine"`)
+	require.Contains(t, stale.text, ">\nmine</textarea>")
 	require.Equal(t, "new <b>", w.endpoints()[0].Description)
 	seen = stale.hidden(t, "seen")
 	w.follow(w.post(pathOf(e, "/edit"), fields("description", "mine")...))
@@ -300,6 +301,17 @@ func TestEdit(t *testing.T) {
 	again = w.post(pathOf(e, "/edit"), fields("url", "https://example.com/", "headers", "Authorization: ")...)
 	require.Equal(t, http.StatusUnprocessableEntity, again.StatusCode)
 
+	// What the form cannot show as it is stays as it is.
+	odd := "two\nlines\r\nand a turn\u202e"
+	_, err := w.d.UpdateEndpoint(t.Context(), 42, e.ID, webhook.EndpointUpdate{Description: &odd})
+	require.NoError(t, err)
+	form = w.get(pathOf(e, "/edit"))
+	require.Contains(t, form.text, ">\ntwo\nlines\nand a turn\\u{202E}</textarea>")
+	seen = form.hidden(t, "seen")
+	w.follow(w.post(pathOf(e, "/edit"), fields("url", "https://example.com/", "headers", "", "description", "two\r\nlines\r\nand a turn\\u{202E}")...))
+	require.Equal(t, odd, w.endpoints()[0].Description)
+	require.Empty(t, w.endpoints()[0].Headers)
+
 	// Deleted meanwhile: what was typed can be added anew.
 	require.NoError(t, w.d.DeleteEndpoint(t.Context(), 42, e.ID))
 	gone := w.post(pathOf(e, "/edit"), fields("url", "https://example.com/late", "headers", "")...)
@@ -307,6 +319,39 @@ func TestEdit(t *testing.T) {
 	require.Contains(t, gone.text, "deleted meanwhile")
 	require.Contains(t, gone.text, `value="https://example.com/late"`)
 	require.Contains(t, gone.text, `action="`+top+`"`)
+}
+
+// TestAnotherDSNKeepsNoCredential: what goes with a DSN follows the same rule as what
+// goes with a URL, and what is no credential is not lost silently.
+func TestAnotherDSNKeepsNoCredential(t *testing.T) {
+	w := newWorld(t)
+	e, _, err := w.d.CreateEndpoint(t.Context(), webhook.EndpointParams{
+		WorkspaceID: 42, Kind: "sentry", Config: map[string]string{"dsn": "https://abcdef01@sentry.example.com/1"}, Events: []string{"link.*"},
+		Headers: map[string]string{"Authorization": "Bearer hunter2", "X-Team": "billing"},
+	})
+	require.NoError(t, err)
+	seen := w.get(pathOf(e, "/edit")).hidden(t, "seen")
+	save := func(dsn, headers string) answered {
+		return w.post(pathOf(e, "/edit"), "seen", seen, "events", "link.*", "dsn", dsn, "headers", headers)
+	}
+	a := save("https://abcdef02@elsewhere.example.com/1", "Authorization: ***\nX-Team: billing")
+	require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+	require.Contains(t, a.fieldError("headers-error"), "leads to another host")
+	w.follow(save("https://abcdef02@elsewhere.example.com/1", "X-Team: billing"))
+	require.Equal(t, map[string]string{"X-Team": "billing"}, w.endpoints()[0].Headers)
+	require.Contains(t, w.endpoints()[0].URL, "elsewhere.example.com")
+}
+
+// TestManyTicksAreRefused: so many that to show them all again would cost time.
+func TestManyTicksAreRefused(t *testing.T) {
+	w := newWorld(t)
+	fields := []string{"kind", "event", "url", "https://example.com"}
+	for i := range 9_000 {
+		fields = append(fields, "events", fmt.Sprintf("%x", i))
+	}
+	a := w.post(top, fields...)
+	require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+	require.Less(t, len(a.text), 100_000)
 }
 
 // TestEditKeepsWhatIsNotShown: credentials that a form leaves empty stay.

@@ -152,7 +152,7 @@ func editEndpoint(v *visit) error {
 		return err
 	}
 	f := &endpointForm{
-		Editing: true, Action: v.endpointPath(e.ID, "/edit"), Kind: e.Kind, URL: e.URL, Description: e.Description,
+		Editing: true, Action: v.endpointPath(e.ID, "/edit"), Kind: e.Kind, URL: e.URL, Description: unixLines(e.Description),
 		ChatID: e.Config["chat_id"], Seen: state(e), Errors: make(map[string]string),
 	}
 	for _, name := range e.Events {
@@ -242,6 +242,7 @@ func (f *endpointForm) changes(l *language, e webhook.Endpoint) (u webhook.Endpo
 		}
 	case e.Kind == webhook.KindSentry && f.dsn != "":
 		u.Config = map[string]string{"dsn": f.dsn}
+		moves = origin(f.dsn) != origin(e.URL)
 	}
 	if f.HasEvents() {
 		if events, _ := f.events(); len(events) == 0 {
@@ -250,7 +251,7 @@ func (f *endpointForm) changes(l *language, e webhook.Endpoint) (u webhook.Endpo
 			u.Events = events
 		}
 	}
-	if f.Description != e.Description {
+	if f.Description != printable([]byte(unixLines(e.Description))) { // as the form showed it
 		u.Description = &f.Description
 	}
 	headers, masked := f.readHeaders(l, e.Headers)

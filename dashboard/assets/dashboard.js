@@ -32,7 +32,7 @@ addEventListener("pagehide", () => {
   }
 });
 
-// Copy buttons.
+// enhance shows what is of use with JavaScript alone.
 function enhance(root) {
   for (const button of root.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
   for (const time of root.querySelectorAll("time[title], time[data-exact]")) {
@@ -42,6 +42,7 @@ function enhance(root) {
   }
 }
 
+// copy puts a text into the clipboard, and says whether it could.
 async function copy(text) {
   if (navigator.clipboard) {
     try {
