@@ -1,4 +1,4 @@
-.PHONY: test check lint fuzz mutants bench peers ipv4 machine torture races interop
+.PHONY: test check lint fuzz mutants bench peers ipv4 machine torture races interop e2e
 
 test: ## the README's test command
 	go test work
@@ -28,6 +28,10 @@ races: ## pauses, rotations, deletions, retries and stops, 1,000 times each
 interop: ## what is signed, verified by the libraries of others
 	npm ci --prefix interop --ignore-scripts
 	go -C interop test ./...
+
+e2e: ## the dashboard in Chromium: the whole path, HTML, accessibility
+	npm ci --prefix e2e --ignore-scripts
+	npm test --prefix e2e
 
 ipv4: ## every IPv4 address against a second, independently written classifier
 	go test ./internal/egress -run TestSecondOpinionEverywhere -every-ipv4 -timeout 60m

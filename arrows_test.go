@@ -38,6 +38,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"store_memory":     {"store"},
 		"":                 root,
 		"httpapi":          append(root, module),
+		"dashboard":        append(root, module, "httpapi"),
 	} {
 		own := strings.TrimSuffix(module+"/"+pkg, "/")
 		ok := map[string]bool{own: true}

@@ -13,6 +13,7 @@ const (
 	memory   = "./store_memory"
 	sqlite   = "./store_sqlite"
 	httpapi  = "./httpapi"
+	pages    = "./dashboard"
 )
 
-var table = slices.Concat(egressMutants, dispatcherMutants, signatureMutants, storeMutants, profileMutants, channelMutants, httpapiMutants)
+var table = slices.Concat(egressMutants, dispatcherMutants, signatureMutants, storeMutants, profileMutants, channelMutants, httpapiMutants, dashboardMutants)
