@@ -36,11 +36,11 @@ async function fill() {
     description: "Paused: <b>until</b> the migration is over", headers: { "X-Team": "billing", Authorization: "Bearer hunter2" }, max_in_flight: 4, rate_limit: 2.5,
   });
   await api("PATCH", `/${paused.id}`, { is_active: false });
-  await api("POST", "", { kind: "siem", url: "https://siem.example.com/in" });
+  await api("POST", "", { kind: "siem", url: host.receiver + "?siem" });
   await api("POST", "", { kind: "telegram", events: ["member.*"], config: { chat_id: "-1001234567890", bot_token: "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw9" } });
   for (let i = 0; i < 3; i++) await host.publish();
   await host.tell("fails");
-  await host.publish("link.deleted");
+  for (let i = 0; i < 2; i++) await host.publish("link.deleted");
   const settled = async (status) => (await api("GET", `/1/deliveries?status=${status}&type=link.${status === "failed" ? "deleted" : "created"}`)).deliveries;
   while (!(failed = (await settled("failed"))[0]?.id)) await new Promise((resolve) => setTimeout(resolve, 50));
   while (!(delivered = (await settled("delivered"))[0]?.id)) await new Promise((resolve) => setTimeout(resolve, 50));

@@ -23,7 +23,7 @@ async function add(page) {
 test("the session is lost while somebody types", async () => {
   const page = await open(browser);
   await page.goto(host.top + "/new");
-  await page.getByLabel("URL").fill("https://example.com/typed");
+  await page.getByLabel("URL").fill(host.receiver + "?typed");
   await page.getByLabel("Description").fill("kept");
   await page.getByText("Further settings").click();
   await page.getByLabel("Extra headers").fill("X-Team: billing\nAuthorization: Bearer hunter2");
@@ -113,7 +113,7 @@ test("two clicks are one, with JavaScript and without", async () => {
 
     const before = await (await page.context().request.get(host.top)).text();
     await page.goto(host.top + "/new");
-    await page.getByLabel("URL").fill(`https://example.com/twice/${javaScriptEnabled}`);
+    await page.getByLabel("URL").fill(`${host.receiver}?twice=${javaScriptEnabled}`);
     await page.getByRole("button", { name: "Add endpoint" }).dblclick();
     await page.locator("[data-secret], #form-error").first().waitFor();
     const rows = (text) => text.split("<tr>").length;
