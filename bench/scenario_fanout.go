@@ -75,7 +75,7 @@ func fanoutChild(ctx context.Context, spec fanoutSpec) (r fanoutResult, err erro
 			for _, o := range [2]*ours{stores[i%2], stores[1-i%2]} {
 				if c == 2 {
 					text := fmt.Sprint(i)
-					if _, err := o.UpdateEndpoint(ctx, 1, 1, webhook.EndpointUpdate{Description: &text}); err != nil {
+					if _, err := o.UpdateEndpoint(ctx, workspace, 1, webhook.EndpointUpdate{Description: &text}); err != nil {
 						return r, err
 					}
 				}
@@ -131,7 +131,7 @@ func createMany(ctx context.Context, o *ours, n, size int) error {
 					events = []string{"link.*"}
 				}
 				_, _, err := o.CreateEndpoint(ctx, webhook.EndpointParams{
-					WorkspaceID: int64(i/size + 1), URL: "http://127.0.0.1:9/" + fmt.Sprint(i), Events: events,
+					WorkspaceID: int64(workspace + i/size), URL: "http://127.0.0.1:9/" + fmt.Sprint(i), Events: events,
 				})
 				if err != nil {
 					cancel(err)

@@ -208,7 +208,7 @@ func singleRun(ctx context.Context, spec throughputSpec) (r throughputResult, er
 	defer func() { err = errors.Join(err, sys.close()) }()
 	o := sys.(*ours)
 	for i, u := range urls {
-		if err := o.addEndpoints(ctx, int64(i+1), []string{u}, 0); err != nil {
+		if err := o.addEndpoints(ctx, int64(workspace+i), []string{u}, 0); err != nil {
 			return r, err
 		}
 	}
@@ -249,7 +249,7 @@ func publishSingly(ctx context.Context, o *ours, workspaces, n int) error {
 				if i > int64(n) {
 					return
 				}
-				if err := o.publishTo(ctx, i%int64(workspaces)+1, []json.RawMessage{newData()}); err != nil {
+				if err := o.publishTo(ctx, workspace+i%int64(workspaces), []json.RawMessage{newData()}); err != nil {
 					cancel(err)
 				}
 			}
