@@ -83,6 +83,12 @@ func each(f func() error, into ...any) func(pgx.Rows) error {
 	}
 }
 
+// planByIndex keeps the planner to the indexes that the statements are made for, in
+// their order. A plan is made once and kept; one made while the tables were small,
+// or before they were analyzed, reads whole tables when they have grown.
+const planByIndex = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+	set_config('enable_sort', 'off', true)`
+
 // write runs work in a transaction and commits it. It runs it again if the
 // transaction lost against another one or its connection, before the commit.
 //
@@ -97,6 +103,7 @@ func (s *Store) write(ctx context.Context, what string, work func(*transaction) 
 		defer conn.Release()
 		tx := &transaction{store: s, ctx: ctx, conn: conn, batch: &pgx.Batch{}}
 		tx.batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+		tx.batch.Queue(planByIndex)
 		err = protect(func() error { return work(tx) })
 		if err == nil {
 			err = tx.send()
